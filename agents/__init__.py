@@ -1,0 +1,1 @@
+"""Policies for the games, behind one interface."""

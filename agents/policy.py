@@ -1,0 +1,162 @@
+"""The one interface of all policies, and how they are found by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env.env import PatienceEnv
+from patience_env.game import Game, get_game
+from patience_env.kernels import determinize_rows
+from patience_env.table import Rows
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a policy is shown: a batch of positions of one game, each with a decision to make.
+
+    Attributes:
+        game, options: which game, under which options (normal form).
+        states: the positions, shape (n,), dtype `game.state`; their hidden cards and their future chance have been dealt
+            anew at random (`determinize`), so that whatever a policy reads or searches there is honest.
+        masks: legal actions, int8, shape (n, actions); every row has at least one.
+    """
+
+    game: Game
+    options: Mapping[str, Any]
+    states: NDArray[Any]
+    masks: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def observations(self, kind: str) -> NDArray[np.int8]:
+        """Return the observations as the environments give them: `kind` is "planes" or "cards"."""
+        return self._observations_of[kind]
+
+    @cached_property
+    def _observations_of(self) -> dict[str, NDArray[np.int8]]:
+        return _Observations(self)
+
+
+class _Observations(dict[str, NDArray[np.int8]]):
+    """Observations of a turn, made when first asked for."""
+
+    def __init__(self, turn: Turn) -> None:
+        super().__init__()
+        self._turn = turn
+
+    def __missing__(self, kind: str) -> NDArray[np.int8]:
+        rows = Rows(self._turn.game, self._turn.options, len(self._turn), kind, False)
+        rows.states[:] = self._turn.states
+        rows.show(rows.all_rows)
+        self[kind] = rows.observations
+        return self[kind]
+
+
+def see(game: Game, options: Mapping[str, Any], states: NDArray[Any], masks: NDArray[Any], key: int) -> Turn:
+    """Return the turn that a player sees in `states`: a copy whose hidden cards are dealt anew from the number `key`."""
+    hidden = states.copy()
+    keys = np.random.default_rng(key).integers(0, 2**64, len(states), dtype=np.uint64)
+    determinize_rows(hidden, keys)
+    return Turn(game, options, hidden, masks.astype(np.int8))
+
+
+class Policy(ABC):
+    """A player. Policies keep no memory of a game: all that a perfect-memory player knows is in the position.
+
+    Class attributes:
+        name: what tables call it.
+        version: changed whenever its play changes (results are cached by it).
+    """
+
+    name: str = ""
+    version: int = 1
+
+    @abstractmethod
+    def act(self, turn: Turn) -> NDArray[np.int64]:
+        """Return a legal action for every position, int64, shape (n,)."""
+
+    def start(self, seed: int) -> None:
+        """Seed the policy's own random choices; called once before an evaluation."""
+        del seed
+
+    def check(self, game: Game, options: Mapping[str, Any]) -> None:
+        """Raise ValueError where this policy cannot play the game under these options."""
+        del game, options
+
+    def choose(self, env: Any) -> int:
+        """Return an action for a single environment (wrapped or not), which it leaves untouched."""
+        bare: PatienceEnv = env.unwrapped
+        states = bare.state_rows()
+        turn = see(bare.game, bare.options, states, bare.action_masks()[None], np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+        return int(self.act(turn)[0])
+
+
+class KernelPolicy(Policy):
+    """A policy that is one compiled loop `kernel(states, masks, actions)`: it writes an action for every row."""
+
+    kernel: Callable[[NDArray[Any], NDArray[np.int8], NDArray[np.int64]], None]
+    game_id: str = ""
+
+    def act(self, turn: Turn) -> NDArray[np.int64]:
+        actions = np.zeros(len(turn), np.int64)
+        type(self).kernel(turn.states, turn.masks, actions)
+        return actions
+
+    def check(self, game: Game, options: Mapping[str, Any]) -> None:
+        if self.game_id and game.id != self.game_id:
+            raise ValueError(f"{self.name} plays {self.game_id}, not {game.id}")
+
+
+GENERAL = {
+    "random": "patience_env.agents.basic:RandomPolicy",
+    "greedy": "patience_env.agents.basic:GreedyPolicy",
+    "sb3": "patience_env.agents.learned:SB3Policy",
+}
+
+
+def game_module(game: Game) -> str:
+    """Return the module that holds a game's own policies: `patience_env.agents.<module of the game>`."""
+    return f"patience_env.agents.{game.deal.__module__.rpartition('.')[2]}"
+
+
+def policy_names(game_id: str) -> dict[str, str]:
+    """Return the policies that play a game, name -> `module:attribute`: its own (`POLICIES` of its module) and general ones."""
+    module = game_module(get_game(game_id))
+    own = import_module(module).POLICIES if find_spec(module) else {}
+    return {**GENERAL, **{name: f"{module}:{attribute}" for name, attribute in own.items()}}
+
+
+def make_policy(name: str, game_id: str, **options: Any) -> Policy:
+    """Return a policy by its name (see `policy_names`) or by `module:attribute`, made with the given options.
+
+    Raises:
+        ValueError: no such policy, or it cannot be imported or made so.
+    """
+    known = policy_names(game_id)
+    path = known.get(name, name)
+    module, colon, attribute = path.partition(":")
+    if not colon:
+        raise ValueError(
+            f"there is no policy {name!r} for {game_id}: choose {', '.join(known)}, or give module:attribute"
+        )
+    try:
+        maker = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"policy {path!r} cannot be imported: {error}") from error
+    try:
+        policy = maker(**options)
+    except TypeError as error:
+        raise ValueError(f"policy {name!r} does not take {options}: {error}") from error
+    if not isinstance(policy, Policy):
+        raise ValueError(f"{path!r} made a {type(policy).__name__}, not a Policy")
+    return policy

@@ -1,0 +1,348 @@
+"""The single environment of every game."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, SupportsIndex
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import InvalidAction, ResetNeeded
+from numpy.typing import NDArray
+
+from patience_env.deals import check_deal
+from patience_env.game import Game, Table
+from patience_env.kernels import ILLEGAL, OVER, sample_rows
+from patience_env.table import draw_deal, open_game
+
+ILLEGAL_ACTIONS = ("forfeit", "raise")
+MAGIC = b"patience-env state 1\n"
+
+
+def check_illegal_action(value: str) -> str:
+    """Return the `illegal_action` argument, or raise ValueError saying what is allowed."""
+    if value not in ILLEGAL_ACTIONS:
+        raise ValueError(
+            f"illegal_action={value!r} is not allowed: choose one of {', '.join(map(repr, ILLEGAL_ACTIONS))}"
+        )
+    return value
+
+
+def forfeit_warning(game_id: str) -> str:
+    """Return the one warning that an illegal action in "forfeit" mode gives."""
+    return (
+        f"{game_id}: an illegal action forfeited the game (reward -1). Choose among the legal ones: "
+        "info['action_mask'], env.unwrapped.action_masks(). "
+        "illegal_action='raise' makes an error of it."
+    )
+
+
+class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
+    """One game of patience at a time.
+
+    Args:
+        game: a game's id, such as "PatiencePoker-v0", or a `Game`.
+        observation: "planes" (one-hot tensor) or "cards" (one card code a place, then counters); see
+            `patience_env.encoding` and the game's own documentation.
+        reward: "progress" (change in the share of cards in their final place) or "win" (1.0 on the winning move);
+            games that score allow only "score". None takes the first.
+        illegal_action: "forfeit" (the episode ends with reward -1, `info["illegal_action"]` is True and one warning is
+            given; in a series the tableau scores zero instead) or "raise" (`gymnasium.error.InvalidAction`).
+        render_mode: None, "ansi", "rgb_array" or "human".
+        **options: the game's own options.
+
+    `info` holds `action_mask` (int8, a fresh array), `deal` (the deal number) and the game's summary.
+
+    Raises:
+        TypeError: an unknown option.
+        ValueError: a value that is not allowed.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        game: str | Game,
+        *,
+        observation: str = "planes",
+        reward: str | None = None,
+        illegal_action: Literal["forfeit", "raise"] = "forfeit",
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ValueError(
+                f"render_mode={render_mode!r} is not allowed: choose one of {self.metadata['render_modes']}"
+            )
+        self.illegal_action = check_illegal_action(illegal_action)
+        self.render_mode = render_mode
+        self._rows, self.reward = open_game(game, observation, reward, options, 1)
+        self.game = self._rows.game
+        self.options = self._rows.options
+        self.layout = self._rows.layout
+        self.observation_space = self._rows.observation_space
+        self.action_space = spaces.Discrete(self.layout.actions)
+        self.deal: int | None = None
+        self._live = False
+        self._warned = False
+        self._actions = np.zeros(1, np.int64)
+        self._idle = np.zeros(1, np.bool_)
+        self._bits = np.zeros(1, np.uint32)
+        self._mask = self._rows.masks[0]
+        self._observation = self._rows.observations[0]
+        self._window: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.int8], dict[str, Any]]:
+        """Start a game: the deal of `options={"deal": number}`, else one drawn from `np_random`.
+
+        Raises:
+            TypeError, ValueError: an unknown reset option, or no deal number.
+        """
+        super().reset(seed=seed)
+        given = dict(options or {})
+        deal = given.pop("deal", None)
+        if given:
+            raise ValueError(f"reset has no option {next(iter(given))!r}: it takes 'deal', a deal number")
+        number = draw_deal(self.np_random) if deal is None else check_deal(deal)
+        self._rows.reset(self._rows.all_rows, np.array([number], np.uint64))
+        self.deal = number
+        self._live = bool(self._mask.any())
+        self._draw_window()
+        return self._observation.copy(), self._info()
+
+    def step(self, action: SupportsIndex) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:  # type: ignore[override]
+        """Play an action.
+
+        Raises:
+            ResetNeeded: no episode is in progress.
+            TypeError: the action is no whole number.
+            InvalidAction: it is not legal and `illegal_action` is "raise"; nothing changes.
+        """
+        if not self._live:
+            raise ResetNeeded(f"{self.game.id}: no episode is in progress: call reset() before step()")
+        if type(action) is not int:
+            action = self._whole_number(action)
+        mask = self._mask
+        if not 0 <= action < len(mask) or not mask[action]:
+            if self.illegal_action == "raise":
+                raise InvalidAction(self._explain(action))
+            self._actions[0] = -1
+        else:
+            self._actions[0] = action
+        rows = self._rows
+        rows.step(self._actions, self._idle)
+        status = int(rows.status[0])
+        terminated = status & OVER != 0
+        self._live = not terminated
+        info = self._info()
+        if status & ILLEGAL:
+            info["illegal_action"] = True
+            if not self._warned:
+                gymnasium.logger.warn(forfeit_warning(self.game.id))
+                self._warned = True
+        if self.render_mode == "human":
+            self._draw_window()
+        return self._observation.copy(), float(rows.rewards[0]), terminated, False, info
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self._mask.copy(), "deal": self.deal, **self.game.summary(self._rows.states[0])}
+
+    def _whole_number(self, action: Any) -> int:
+        if isinstance(action, np.ndarray) and action.size == 1:
+            action = action.reshape(-1)[0]
+        if isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer)):
+            raise TypeError(
+                f"an action of {self.game.id} is a whole number from 0 to {len(self._mask) - 1}, not {action!r}"
+            )
+        return int(action)
+
+    def _explain(self, action: int) -> str:
+        if not 0 <= action < len(self._mask):
+            return f"action {action} of {self.game.id} lies outside 0 to {len(self._mask) - 1}"
+        return (
+            f"action {action} of {self.game.id} ({self.describe(action)}) is not legal here: {int(self._mask.sum())} actions "
+            "are. Pass the mask to whatever chooses: info['action_mask'] or env.unwrapped.action_masks()"
+        )
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return which actions are legal, bool, shape (actions,), a fresh array (the form sb3-contrib asks for)."""
+        return self._mask.astype(np.bool_)
+
+    def sample(self, rng: np.random.Generator | None = None) -> int:
+        """Return a uniformly random legal action, from `rng` or else from `np_random`; much faster than the space's own.
+
+        Raises:
+            ResetNeeded: no episode is in progress.
+        """
+        if not self._live:
+            raise ResetNeeded(f"{self.game.id}: no episode is in progress: call reset() before sample()")
+        self._bits[0] = int((self.np_random if rng is None else rng).random() * 4294967296.0)
+        sample_rows(self._rows.masks, self._bits, self._actions)
+        return int(self._actions[0])
+
+    def describe(self, action: int) -> str:
+        """Say in words what an action does in this position.
+
+        Raises:
+            ValueError: the action lies outside the action space.
+        """
+        number = self._whole_number(action)
+        if not 0 <= number < len(self._mask):
+            raise ValueError(f"action {number} of {self.game.id} lies outside 0 to {len(self._mask) - 1}")
+        return self.game.describe(self._rows.states[0], number)
+
+    def table(self) -> Table:
+        """Return the position as text: place -> two-letter cards, bottom first, `??` for cards the player may not know."""
+        return self.game.table(self._rows.states[0])
+
+    def load(self, table: Mapping[str, Sequence[str]]) -> tuple[NDArray[np.int8], dict[str, Any]]:
+        """Set up a position from text (as `table` returns it); return its observation and info, as `reset` does.
+
+        What the table leaves open is dealt from `np_random`.
+
+        Raises:
+            ValueError: the position is impossible; the present one stays as it is.
+        """
+        fresh = self.game.new_states(1, self.options)
+        if self.deal is not None:
+            fresh[:] = self._rows.states
+        self.game.from_table(fresh[0], table, self.np_random)
+        self._rows.states[:] = fresh
+        self.deal = None
+        return self._refresh()
+
+    def _refresh(self) -> tuple[NDArray[np.int8], dict[str, Any]]:
+        self._rows.show(self._rows.all_rows)
+        self._live = bool(self._mask.any())
+        self._draw_window()
+        return self._observation.copy(), self._info()
+
+    def clone(self) -> PatienceEnv:
+        """Return an independent copy, random stream included, without a render mode."""
+        twin = PatienceEnv(
+            self.game,
+            observation=self._rows.observation,
+            reward=self.reward,
+            illegal_action=self.illegal_action,  # type: ignore[arg-type]
+            **self.options,
+        )
+        twin.set_state(self.get_state())
+        return twin
+
+    def get_state(self) -> bytes:
+        """Return the whole state, hidden cards and random stream included, with a version and a checksum."""
+        facts = {
+            "game": self.game.id,
+            "options": self.options,
+            "deal": self.deal,
+            "live": self._live,
+            "random": self.np_random.bit_generator.state,
+            "size": self.game.state.itemsize,
+        }
+        head = json.dumps(facts).encode()
+        body = MAGIC + len(head).to_bytes(4, "big") + head + self._rows.states.tobytes()
+        return body + hashlib.sha256(body).digest()
+
+    def set_state(self, state: bytes) -> None:
+        """Go back to a state that `get_state` gave.
+
+        Raises:
+            TypeError: no bytes.
+            ValueError: damaged, from another version, game or options; the present state stays as it is.
+        """
+        facts, raw = _read_state(state)
+        if (facts["game"], facts["options"]) != (self.game.id, json.loads(json.dumps(self.options))):
+            raise ValueError(
+                f"this state belongs to {facts['game']} with {facts['options']}, not to {self.game.id} with {self.options}"
+            )
+        if len(raw) != self.game.state.itemsize:
+            raise ValueError(f"this state's record has {len(raw)} bytes, but {self.game.state.itemsize} are needed")
+        generator = np.random.Generator(np.random.PCG64())
+        generator.bit_generator.state = facts["random"]
+        self._rows.states[:] = np.frombuffer(raw, self.game.state)
+        self.np_random = generator
+        self.deal = facts["deal"]
+        self._rows.show(self._rows.all_rows)
+        self._live = facts["live"]
+        if not self._live:
+            self._mask[:] = 0
+
+    def determinize(self, rng: np.random.Generator | int) -> PatienceEnv:
+        """Re-deal, in place, all that the player cannot know; return this environment.
+
+        Search that uses only `env.clone().determinize(rng)` is honest: nothing in the result depends on the hidden
+        cards or on the deal number of the original.
+        """
+        from patience_env.kernels import determinize_rows
+
+        generator = np.random.default_rng(rng)
+        determinize_rows(self._rows.states, generator.integers(0, 2**64, 1, dtype=np.uint64))
+        self.np_random = np.random.Generator(np.random.PCG64(generator.integers(2**63)))
+        self.deal = None
+        return self
+
+    def state_rows(self) -> NDArray[Any]:
+        """Return a copy of the state record, shape (1,), dtype `game.state`."""
+        return self._rows.states.copy()
+
+    def render(self) -> Any:
+        """Draw the table: a string ("ansi"), a uint8 array of shape (height, width, 3) ("rgb_array"), None ("human")."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                f'You are calling render() without a render mode: use gym.make("{self.game.id}", render_mode="rgb_array")'
+            )
+            return None
+        if self.deal is None and not self._rows.states[0]["rng"]:
+            raise ResetNeeded(f"{self.game.id}: nothing to draw: call reset() before render()")
+        from patience_env import render
+
+        if self.render_mode == "ansi":
+            return render.ansi(self.layout, self.table(), self._caption())
+        if self.render_mode == "rgb_array":
+            return render.rgb_array(self.layout, self.table(), self._caption())
+        self._draw_window()
+        return None
+
+    def svg(self) -> str:
+        """Return the table as an SVG picture."""
+        from patience_env import render
+
+        return render.svg(self.layout, self.table(), self._caption())
+
+    def _caption(self) -> str:
+        facts = ", ".join(f"{name} {value:g}" for name, value in self.game.summary(self._rows.states[0]).items())
+        return f"{self.game.title}{': ' if facts else ''}{facts}"
+
+    def _draw_window(self) -> None:
+        if self.render_mode == "human":
+            from patience_env import render
+
+            self._window = render.show_window(self._window, self.layout, self.table(), self._caption(), self.metadata)
+
+    def close(self) -> None:
+        """Close the window, if one is open; may be called twice."""
+        if self._window is not None:
+            from patience_env import render
+
+            render.close_window(self._window)
+            self._window = None
+
+
+def _read_state(state: Any) -> tuple[dict[str, Any], bytes]:
+    """Return the facts and the record of a saved state, or raise ValueError when it is damaged or of another version."""
+    if not isinstance(state, (bytes, bytearray)):
+        raise TypeError(f"a state is the bytes that get_state() returned, not {type(state).__name__}")
+    state = bytes(state)
+    if not state.startswith(MAGIC):
+        raise ValueError(f"these bytes are no state of this version: they must begin with {MAGIC!r}")
+    body, digest = state[:-32], state[-32:]
+    if hashlib.sha256(body).digest() != digest:
+        raise ValueError("this state is damaged: its checksum does not match")
+    start = len(MAGIC) + 4
+    length = int.from_bytes(body[len(MAGIC) : start], "big")
+    return json.loads(body[start : start + length]), body[start + length :]

@@ -1,0 +1,5 @@
+"""The games: one module each. To add a game, add its module and its entry here (see CONTRIBUTING.md)."""
+
+from patience_env.game import Entry
+
+GAMES: tuple[Entry, ...] = (Entry("PatiencePoker-v0", "patience_env.games.patience_poker"),)

@@ -1,0 +1,149 @@
+"""The one place that calls Numba.
+
+Two decorators:
+
+* `rule` for the small hot functions (rules, encoders): inlined into their callers, no reference counting.
+* `kernel` for the loops that Python calls: compiled once for each game's record type, cached on disk.
+
+Numba does not notice an edit in a module that a cached function calls, so the cache folder is named after a
+hash of the sources; another version of the package, or an edited checkout, never runs old rules. The cache lies in
+`$NUMBA_CACHE_DIR`, `$XDG_CACHE_HOME/patience-env` or `~/.cache/patience-env`; where none can be written, functions are
+compiled anew in each process and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import config, njit
+from numba.extending import overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+JIT = not config.DISABLE_JIT
+KEPT_CACHES = 4
+_HERE = Path(__file__).resolve().parent
+
+
+_EXTRA_SOURCES: set[Path] = set()
+_KERNELS: list[Any] = []
+
+
+def _sources() -> list[Path]:
+    """Return the package's source files (in a checkout, those mapped into its namespace too) and added ones."""
+    folders = [_HERE] + [_HERE.parent / name for name in ("agents", "training")]
+    found = {path for folder in folders if (folder / "__init__.py").is_file() for path in folder.rglob("*.py")}
+    return sorted(found | _EXTRA_SOURCES)
+
+
+def source_hash() -> str:
+    """Return 16 hexadecimal digits that change with any source file that compiled code comes from."""
+    digest = hashlib.sha256()
+    for path in _sources():
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _base_folder() -> Path:
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path(os.path.expanduser("~")) / ".cache") / "patience-env"
+
+
+def _prune(base: Path, keep: Path) -> None:
+    """Remove all but the newest caches of other source versions."""
+    others = [path for path in base.glob("patience-*") if path.is_dir() and path != keep]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others[KEPT_CACHES - 1 :]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Return the folder of compiled code, made if need be, or None where none can be written."""
+    try:
+        base = _base_folder()
+        folder = base / f"patience-{source_hash()}"
+        fresh = not folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if fresh:
+            _prune(base, folder)
+    except (OSError, RuntimeError):
+        return None
+    return folder
+
+
+def rule(function: F) -> F:
+    """Compile a small function that never allocates, raises or prints, and inline it into its callers."""
+    return cast(F, njit(function, inline="always", _nrt=False))
+
+
+def helper(function: F) -> F:
+    """Compile a larger function that never allocates; called, not inlined (keeps compile times low)."""
+    return cast(F, njit(function, _nrt=False))
+
+
+def kernel(function: F) -> F:
+    """Compile a loop that Python calls: it releases the interpreter lock and is cached across processes."""
+    compiled = njit(function, nogil=True, _nrt=False)
+    if JIT:
+        _KERNELS.append(compiled)
+        _enable_cache(compiled)
+    return cast(F, compiled)
+
+
+def _enable_cache(compiled: Any) -> None:
+    folder = cache_folder()
+    if folder is None:
+        return
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        compiled.enable_caching()
+    except (OSError, RuntimeError):
+        pass
+    finally:
+        config.CACHE_DIR = before
+
+
+def add_source(path: str | os.PathLike[str]) -> None:
+    """Let the cache depend on a source file outside the package too (the module of a game registered by a user)."""
+    source = Path(path).resolve()
+    if not JIT or source in _sources():
+        return
+    _EXTRA_SOURCES.add(source)
+    cache_folder.cache_clear()
+    for compiled in _KERNELS:
+        _enable_cache(compiled)
+
+
+def dispatch(verb: Callable[..., Any], choose: Callable[[Any], Callable[..., Any] | None]) -> None:
+    """Let compiled code call `verb(state, ...)`; `choose(record_type)` gives the compiled function to call.
+
+    Numba asks that an overload and its implementation name their arguments alike, so both are written out from the
+    verb's own argument names.
+    """
+    names = ", ".join(verb.__code__.co_varnames[: verb.__code__.co_argcount])
+    source = (
+        f"def typer({names}):\n"
+        f"    rules = choose(state)\n"
+        f"    if rules is None:\n"
+        f"        return None\n"
+        f"    def implementation({names}):\n"
+        f"        return rules({names})\n"
+        f"    return implementation\n"
+    )
+    scope: dict[str, Any] = {"choose": choose}
+    exec(source, scope)
+    overload(verb, inline="always", jit_options={"_nrt": False})(scope["typer"])

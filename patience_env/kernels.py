@@ -1,0 +1,121 @@
+"""The compiled loops that environments and agents call, written once for all games on the generic verbs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env.encoding import update_planes
+from patience_env.jit import kernel, rule
+from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
+
+OVER = 1
+ILLEGAL = 2
+
+
+@rule
+def show(state, row, cards, planes, shown, words, shown_words, sizes):  # type: ignore[no-untyped-def]
+    """Write the observation of one state into its row of `cards` and, where planes are wanted, of `planes`."""
+    observe(state, cards[row])
+    if planes.shape[0] > 0:
+        update_planes(
+            planes[row],
+            cards[row],
+            shown[row],
+            words[row],
+            shown_words[row],
+            int(sizes[0]),
+            int(sizes[1]),
+            int(sizes[2]),
+        )
+
+
+@kernel
+def reset_rows(states, rows, deals, masks, cards, planes, shown, words, shown_words, sizes):  # type: ignore[no-untyped-def]
+    """Deal the numbers in `deals` (uint64) into the given rows and write their masks and observations.
+
+    With no deals (length 0) the positions stay and only masks and observations are written anew.
+    """
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        state = states[row]
+        if deals.shape[0] > 0:
+            state.deal = deals[i]
+            deal(state)
+        legal(state, masks[row])
+        show(state, row, cards, planes, shown, words, shown_words, sizes)
+
+
+@kernel
+def step_rows(  # type: ignore[no-untyped-def]
+    states, actions, idle, rewards, status, masks, cards, planes, shown, words, shown_words, sizes, only_wins
+):
+    """Play one action in every row that is not `idle`; write rewards, status, masks and observations.
+
+    `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
+    outside the action space is illegal like any other. With `only_wins` the reward is 1 on the winning move, else 0.
+    """
+    for row in range(states.shape[0]):
+        if idle[row]:
+            rewards[row] = 0.0
+            status[row] = 0
+            continue
+        state = states[row]
+        mask = masks[row]
+        action = actions[row]
+        obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
+        if obeyed:
+            reward = play(state, action)
+            goes_on = True
+        else:
+            reward = -1.0
+            goes_on = forfeit(state)
+        count = legal(state, mask)
+        if not goes_on:
+            count = 0
+            for i in range(mask.shape[0]):
+                mask[i] = 0
+        if only_wins and obeyed:
+            reward = 1.0 if count == 0 and is_won(state) else 0.0
+        rewards[row] = reward
+        status[row] = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
+        show(state, row, cards, planes, shown, words, shown_words, sizes)
+
+
+@kernel
+def determinize_rows(states, keys):  # type: ignore[no-untyped-def]
+    """Re-deal in every row what its player cannot know, from the random bits in `keys` (uint64)."""
+    for row in range(states.shape[0]):
+        determinize(states[row], keys[row])
+
+
+@kernel
+def won_rows(states, won):  # type: ignore[no-untyped-def]
+    """Write for every row whether the game is won."""
+    for row in range(states.shape[0]):
+        won[row] = is_won(states[row])
+
+
+@kernel
+def sample_rows(masks, bits, actions):  # type: ignore[no-untyped-def]
+    """Choose a uniformly random legal action in every row from 32 random bits each (uint32); -1 where none is legal."""
+    for row in range(masks.shape[0]):
+        mask = masks[row]
+        count = 0
+        for i in range(mask.shape[0]):
+            count += mask[i]
+        left = (np.int64(bits[row]) * count) >> 32
+        actions[row] = -1
+        for i in range(mask.shape[0]):
+            if mask[i]:
+                if left == 0:
+                    actions[row] = i
+                    break
+                left -= 1
+
+
+def sample(masks: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a uniformly random legal action for every row of `masks`, shape (n,), int64 (-1 where none is legal)."""
+    actions = np.empty(len(masks), np.int64)
+    sample_rows(masks, rng.integers(0, 2**32, len(masks), np.uint32), actions)
+    return actions

@@ -1,0 +1,347 @@
+"""Many games of one kind at once, stepped by one compiled loop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from patience_env.deals import check_deal
+from patience_env.env import check_illegal_action, forfeit_warning
+from patience_env.game import Game
+from patience_env.kernels import ILLEGAL, OVER, sample
+from patience_env.table import BLOCK, draw_deals, open_game
+
+
+class _Buffers:
+    """Arrays to copy results into, used again only when nobody else holds them or a view of them."""
+
+    def __init__(self, most: int = 8) -> None:
+        self._most = most
+        self._kept: list[NDArray[Any]] = []
+        self._unshared = sys.getrefcount(self._probe()[0])
+
+    def _probe(self) -> list[NDArray[Any]]:
+        return [np.empty(0)]
+
+    def copy(self, source: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of `source` that no later call overwrites while anybody holds it."""
+        for buffer in self._kept:
+            # Two references: the list's and this loop's (plus the call's own argument).
+            if sys.getrefcount(buffer) == 3 and buffer.shape == source.shape:
+                np.copyto(buffer, source)
+                return buffer[:]
+        buffer = source.copy()
+        if len(self._kept) < self._most:
+            self._kept.append(buffer)
+            return buffer[:]
+        return buffer
+
+
+class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[Any]]):
+    """`num_envs` games at once; game i plays exactly as `PatienceEnv` seeded with `seed + i` would.
+
+    Args:
+        game: a game's id or a `Game`.
+        num_envs: how many games (at least 1).
+        observation, reward, illegal_action, **options: as for `PatienceEnv`.
+        autoreset_mode: `AutoresetMode.NEXT_STEP` (default: the step after an episode's end resets, its action is
+            ignored and its reward 0), `SAME_STEP` (the ending step resets; `info["final_obs"]` and
+            `info["final_info"]` hold the end) or `DISABLED` (use `reset(options={"reset_mask": ...})`).
+        max_episode_steps: truncate episodes after so many steps; None never does.
+        copy: True returns fresh arrays; False returns the live ones, which the next call overwrites.
+        render_mode: None, "ansi" or "rgb_array": `render()` then returns a tuple of frames.
+
+    `info` holds `action_mask` (int8, shape (num_envs, actions)), `deal` (uint64) and, where an action was illegal,
+    `illegal_action`, each with its `_`-companion that tells which games have it.
+
+    Raises:
+        TypeError: an unknown option.
+        ValueError: a value that is not allowed.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        game: str | Game,
+        num_envs: int = 1,
+        *,
+        observation: str = "planes",
+        reward: str | None = None,
+        illegal_action: Literal["forfeit", "raise"] = "forfeit",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
+        copy: bool = True,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+            raise ValueError(f"num_envs={num_envs!r} is not allowed: give a whole number of at least 1")
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ValueError(
+                f"render_mode={render_mode!r} is not allowed: choose one of {self.metadata['render_modes']}"
+            )
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={max_episode_steps!r} is not allowed: give None or at least 1")
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
+        self.illegal_action = check_illegal_action(illegal_action)
+        self.render_mode = render_mode
+        self.num_envs = int(num_envs)
+        self.max_episode_steps = max_episode_steps
+        self.copy = copy
+        self._rows, self.reward = open_game(game, observation, reward, options, self.num_envs)
+        self.game = self._rows.game
+        self.options = self._rows.options
+        self.layout = self._rows.layout
+        self.single_observation_space = self._rows.observation_space
+        self.single_action_space = spaces.Discrete(self.layout.actions)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._generators: list[np.random.Generator] = []
+        self._upcoming = np.zeros((self.num_envs, BLOCK), np.uint64)
+        self._next = np.full(self.num_envs, BLOCK, np.int64)
+        self._elapsed = np.zeros(self.num_envs, np.int64)
+        self._ended = np.zeros(self.num_envs, np.bool_)
+        self._none = np.zeros(self.num_envs, np.bool_)
+        self._all = np.ones(self.num_envs, np.bool_)
+        self._deals = np.zeros(self.num_envs, np.uint64)
+        self._started = False
+        self._warned = False
+        self._out = (_Buffers(), _Buffers())
+        self._live_observations = self._rows.observations
+
+    # -- random numbers ------------------------------------------------------------------------------------------
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The generator of each game (it runs ahead of the deals it gave by up to a block)."""
+        return tuple(self._generators)
+
+    def _seed(self, seed: int | Sequence[int | None] | None, chosen: NDArray[np.bool_]) -> None:
+        if seed is None:
+            seeds: list[int | None] = [None] * self.num_envs
+        elif isinstance(seed, (int, np.integer)):
+            seeds = [int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+            if len(seeds) != self.num_envs:
+                raise ValueError(f"there are {self.num_envs} games, but {len(seeds)} seeds: give one for each")
+        fresh = not self._generators
+        if fresh:
+            self._generators = [np.random.Generator(np.random.PCG64(0))] * self.num_envs
+        for i, (number, reseed) in enumerate(zip(seeds, chosen, strict=True)):
+            if fresh or (reseed and number is not None):
+                self._generators[i] = seeding.np_random(number)[0]
+                self._next[i] = BLOCK
+
+    def _draw(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return the next deal number of each of the given games."""
+        for i in rows[self._next[rows] == BLOCK]:
+            self._upcoming[i] = draw_deals(self._generators[i])
+            self._next[i] = 0
+        numbers: NDArray[np.uint64] = self._upcoming[rows, self._next[rows]]
+        self._next[rows] += 1
+        return numbers
+
+    # -- the Gymnasium interface ---------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.int8], dict[str, Any]]:
+        """Start games anew.
+
+        `options` may hold `deal` (one number for all games, or a sequence of one for each) and `reset_mask` (bool,
+        shape (num_envs,): which games to start; the others go on).
+
+        Raises:
+            TypeError, ValueError: an unknown option, a wrong mask, or no deal numbers.
+        """
+        given = dict(options or {})
+        chosen = self._reset_mask(given.pop("reset_mask", None))
+        deals = given.pop("deal", None)
+        if given:
+            raise ValueError(f"reset has no option {next(iter(given))!r}: it takes 'deal' and 'reset_mask'")
+        numbers = None if deals is None else self._given_deals(deals)
+        self._seed(seed, chosen)
+        self._start(np.flatnonzero(chosen), numbers)
+        self._started = True
+        return self._observe(), self._info()
+
+    def _reset_mask(self, mask: Any) -> NDArray[np.bool_]:
+        if mask is None:
+            return self._all
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise ValueError(f"reset_mask must be a bool array of shape ({self.num_envs},), not {mask!r}")
+        if not mask.any():
+            raise ValueError("reset_mask chooses no game: at least one must be True")
+        if not self._started and not mask.all():
+            raise ResetNeeded("reset all games once before resetting some of them")
+        return mask
+
+    def _given_deals(self, deals: Any) -> NDArray[np.uint64]:
+        if np.ndim(deals) == 0:
+            return np.full(self.num_envs, check_deal(deals), np.uint64)
+        numbers = np.array([check_deal(deal) for deal in deals], np.uint64)
+        if len(numbers) != self.num_envs:
+            raise ValueError(
+                f"there are {self.num_envs} games, but {len(numbers)} deals: give one number or one for each"
+            )
+        return numbers
+
+    def _start(self, rows: NDArray[np.int64], numbers: NDArray[np.uint64] | None = None) -> None:
+        deals = self._draw(rows) if numbers is None else numbers[rows]
+        self._rows.reset(rows, deals)
+        self._deals[rows] = deals
+        self._elapsed[rows] = 0
+        self._ended[rows] = False
+
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """Play one action in every game.
+
+        Raises:
+            ResetNeeded: before the first reset, or (autoreset disabled) when an ended game was not reset.
+            ValueError, TypeError: not one whole number a game.
+            InvalidAction: an action is not legal and `illegal_action` is "raise"; nothing changes.
+        """
+        if not self._started:
+            raise ResetNeeded(f"{self.game.id}: call reset() before step()")
+        chosen = self._check_actions(actions)
+        resetting = self._none
+        if self._ended.any():
+            if self.autoreset_mode == AutoresetMode.DISABLED:
+                where = np.flatnonzero(self._ended).tolist()
+                raise ResetNeeded(f"games {where} have ended: reset them with options={{'reset_mask': ...}}")
+            resetting = self._ended.copy()
+        if self.illegal_action == "raise":
+            self._refuse_illegal(chosen, resetting)
+        rows = self._rows
+        rows.step(chosen, resetting)
+        if resetting is not self._none:
+            self._start(np.flatnonzero(resetting))
+        rewards = rows.rewards.copy()
+        terminated = (rows.status & OVER) != 0
+        self._elapsed += 1
+        if resetting is not self._none:
+            self._elapsed[resetting] = 0
+        if self.max_episode_steps is None:
+            truncated = np.zeros(self.num_envs, np.bool_)
+            self._ended = terminated.copy()
+        else:
+            truncated = self._elapsed >= self.max_episode_steps
+            self._ended = terminated | truncated
+        extra = self._illegal_info() if self.illegal_action == "forfeit" else {}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
+            extra = {**self._final(extra), **extra}
+            self._start(np.flatnonzero(self._ended))
+        return self._observe(), rewards, terminated, truncated, {**self._info(), **extra}
+
+    def _check_actions(self, actions: Any) -> NDArray[np.int64]:
+        chosen = np.asarray(actions)
+        if chosen.shape != (self.num_envs,):
+            raise ValueError(f"actions must have the shape ({self.num_envs},), one for each game, not {chosen.shape}")
+        if chosen.dtype.kind not in "iu":
+            raise TypeError(f"actions must be whole numbers, not {chosen.dtype}")
+        return np.ascontiguousarray(chosen, np.int64)
+
+    def _refuse_illegal(self, actions: NDArray[np.int64], resetting: NDArray[np.bool_]) -> None:
+        within = (actions >= 0) & (actions < self.layout.actions)
+        legal = within & (self._rows.masks[np.arange(self.num_envs), np.where(within, actions, 0)] != 0)
+        faults = np.flatnonzero(~legal & ~resetting)
+        if len(faults):
+            i = int(faults[0])
+            action = int(actions[i])
+            what = (
+                f" ({self.game.describe(self._rows.states[i], action)}) is not legal there"
+                if within[i]
+                else f" lies outside 0 to {self.layout.actions - 1}"
+            )
+            raise InvalidAction(
+                f"action {action} of {self.game.id} in game {i}{what}. Choose among the legal ones: info['action_mask']"
+            )
+
+    def _illegal_info(self) -> dict[str, Any]:
+        illegal = (self._rows.status & ILLEGAL) != 0
+        if not illegal.any():
+            return {}
+        if not self._warned:
+            gymnasium.logger.warn(forfeit_warning(self.game.id))
+            self._warned = True
+        return {"illegal_action": illegal, "_illegal_action": illegal.copy()}
+
+    def _observe(self) -> NDArray[np.int8]:
+        return self._out[0].copy(self._live_observations) if self.copy else self._live_observations
+
+    def _info(self) -> dict[str, Any]:
+        masks = self._out[1].copy(self._rows.masks) if self.copy else self._rows.masks
+        return {
+            "action_mask": masks,
+            "_action_mask": self._all.copy(),
+            "deal": self._deals.copy(),
+            "_deal": self._all.copy(),
+        }
+
+    def _final(self, extra: dict[str, Any]) -> dict[str, Any]:
+        """Return `final_obs` and `final_info` of the games that have just ended."""
+        ended = np.flatnonzero(self._ended)
+        final_obs = np.full(self.num_envs, None, dtype=object)
+        for i, observation in zip(ended, self._live_observations[ended], strict=True):
+            final_obs[i] = observation
+        masks = np.zeros_like(self._rows.masks)
+        masks[ended] = self._rows.masks[ended]
+        deals = np.where(self._ended, self._deals, np.uint64(0))
+        info = {
+            "action_mask": masks,
+            "_action_mask": self._ended.copy(),
+            "deal": deals,
+            "_deal": self._ended.copy(),
+            **extra,
+        }
+        return {
+            "final_obs": final_obs,
+            "_final_obs": self._ended.copy(),
+            "final_info": info,
+            "_final_info": self._ended.copy(),
+        }
+
+    # -- beyond Gymnasium ----------------------------------------------------------------------------------------
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return which actions are legal, bool, shape (num_envs, actions), a fresh array."""
+        return self._rows.masks.astype(np.bool_)
+
+    def sample(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return a uniformly random legal action for every game, int64, shape (num_envs,).
+
+        Ended games, which have no legal action, get 0 (it is ignored by the resetting step).
+        """
+        return np.maximum(sample(self._rows.masks, rng), 0)
+
+    def states(self) -> NDArray[Any]:
+        """Return a copy of the state records, shape (num_envs,), dtype `game.state`."""
+        return self._rows.states.copy()
+
+    def summaries(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the games' own summaries (`info` of the single environment) of the given rows."""
+        return [self.game.summary(self._rows.states[i]) for i in rows]
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return a frame for each game: strings ("ansi") or uint8 arrays ("rgb_array"); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        from patience_env import render
+
+        draw: Any = render.ansi if self.render_mode == "ansi" else render.rgb_array
+        return tuple(draw(self.layout, self.game.table(state), self.game.title) for state in self._rows.states)

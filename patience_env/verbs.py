@@ -1,0 +1,86 @@
+"""The generic verbs: one name for the same act in every game, dispatched on the type of the state record.
+
+Compiled algorithms (batch step, random play, rollouts, tree search) call these and are written once; Numba compiles
+and caches them for each game's record type. With `NUMBA_DISABLE_JIT=1` the same calls run in plain Python on rows of
+a record array. The argument names are part of the contract, since Numba matches them by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import from_dtype
+
+from patience_env import jit
+
+VERBS = ("deal", "legal", "play", "is_won", "observe", "determinize", "forfeit")
+
+_BY_FIELDS: dict[tuple[str, ...], Any] = {}
+_BY_TYPE: dict[Any, Any] = {}
+
+
+def add_rules(game: Any) -> None:
+    """Make a game's rules known to the verbs.
+
+    Raises:
+        ValueError: another game's state record has the very same fields (dispatch could not tell them apart).
+    """
+    fields = game.state.names
+    known = _BY_FIELDS.get(fields)
+    if known is not None and known.id != game.id:
+        raise ValueError(f"the state records of {game.id} and {known.id} have the same field names: rename one")
+    _BY_FIELDS[fields] = game
+    if jit.JIT:
+        _BY_TYPE[from_dtype(game.state)] = game
+
+
+def _rules_of(state: Any) -> Any:
+    return _BY_FIELDS[state.dtype.names]
+
+
+def deal(state: Any) -> None:
+    """Shuffle and lay out the game named by `state.deal`; the options are in the record already."""
+    _rules_of(state).deal(state)
+
+
+def legal(state: Any, mask: Any) -> int:
+    """Write 1 for each legal action and 0 for the others into `mask` (int8); return how many are legal (0: over)."""
+    return int(_rules_of(state).legal(state, mask))
+
+
+def play(state: Any, action: int) -> float:
+    """Play a legal action and return the reward."""
+    return float(_rules_of(state).play(state, action))
+
+
+def is_won(state: Any) -> bool:
+    """Tell whether the game is won."""
+    return bool(_rules_of(state).is_won(state))
+
+
+def observe(state: Any, places: Any) -> None:
+    """Write what the player sees into `places` (int8): a card code for each place, then the counters."""
+    _rules_of(state).observe(state, places)
+
+
+def determinize(state: Any, key: Any) -> None:
+    """Re-deal all that the player cannot know, and future chance, from the random bits `key` (uint64)."""
+    _rules_of(state).determinize(state, key)
+
+
+def forfeit(state: Any) -> bool:
+    """Bear the consequence of an illegal action; return whether the episode goes on (as in a series of tableaus)."""
+    return bool(_rules_of(state).forfeit(state))
+
+
+def _chooser(name: str) -> Any:
+    def choose(state: Any) -> Any:
+        game = _BY_TYPE.get(state)
+        return None if game is None else getattr(game, name)
+
+    return choose
+
+
+if jit.JIT:
+    for _verb in (deal, legal, play, is_won, observe, determinize, forfeit):
+        jit.dispatch(_verb, _chooser(_verb.__name__))
