@@ -35,13 +35,24 @@ _MIX_2 = 0x94D049BB133111EB
 
 
 @rule
-def next_bits(state):  # type: ignore[no-untyped-def]
-    """Advance `state.rng` (uint64) and return 64 random bits."""
-    z = (int(state.rng) + _STEP) & _MASK
-    state.rng = z
-    z = ((z ^ (z >> 30)) * _MIX_1) & _MASK
+def advance(rng):  # type: ignore[no-untyped-def]
+    """Return the successor of a splitmix64 position (an unsigned 64-bit number)."""
+    return (rng + _STEP) & _MASK
+
+
+@rule
+def bits_at(rng):  # type: ignore[no-untyped-def]
+    """Return the 64 random bits at a splitmix64 position."""
+    z = ((rng ^ (rng >> 30)) * _MIX_1) & _MASK
     z = ((z ^ (z >> 27)) * _MIX_2) & _MASK
     return z ^ (z >> 31)
+
+
+@rule
+def next_bits(state):  # type: ignore[no-untyped-def]
+    """Advance `state.rng` (uint64) and return 64 random bits."""
+    state.rng = advance(int(state.rng))
+    return bits_at(int(state.rng))
 
 
 @rule
@@ -75,17 +86,30 @@ def shuffle(state, cards, first, end):  # type: ignore[no-untyped-def]
 
 
 class _Stream:
-    """A bare splitmix64 stream, for plain Python."""
+    """A splitmix64 stream in plain Python (nothing is compiled for a few decks)."""
 
     def __init__(self, seed: int) -> None:
         self.rng = seed
+
+    def next_bits(self) -> int:
+        self.rng = _plain(advance)(self.rng)
+        return int(_plain(bits_at)(self.rng))
+
+    def draw_below(self, count: int) -> int:
+        product = (self.next_bits() >> 32) * count
+        while product & 0xFFFFFFFF < 0x100000000 % count:
+            product = (self.next_bits() >> 32) * count
+        return product >> 32
+
+
+def _plain(function: Any) -> Any:
+    return getattr(function, "py_func", function)
 
 
 def splitmix64(seed: int, count: int) -> list[int]:
     """Return the first `count` outputs of splitmix64 seeded with `seed` (0 to 2**64 - 1)."""
     stream = _Stream(check_deal(seed))
-    bits = getattr(next_bits, "py_func", next_bits)
-    return [int(bits(stream)) for _ in range(count)]
+    return [stream.next_bits() for _ in range(count)]
 
 
 def deck(deal: int, packs: int = 1) -> NDArray[np.int8]:
@@ -99,17 +123,9 @@ def deck(deal: int, packs: int = 1) -> NDArray[np.int8]:
     stream = _Stream(check_deal(deal))
     cards = pack(packs)
     for i in range(len(cards) - 1):
-        j = i + _draw(stream, len(cards) - i)
+        j = i + stream.draw_below(len(cards) - i)
         cards[i], cards[j] = cards[j], cards[i]
     return cards
-
-
-def _draw(stream: _Stream, count: int) -> int:
-    bits = getattr(next_bits, "py_func", next_bits)
-    product = int(bits(stream) >> 32) * count
-    while product & 0xFFFFFFFF < 0x100000000 % count:
-        product = int(bits(stream) >> 32) * count
-    return product >> 32
 
 
 def check_deal(deal: Any) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from patience_env.deals import check_deal
 from patience_env.game import Game, Table
-from patience_env.kernels import ILLEGAL, OVER, sample_rows
+from patience_env.kernels import ILLEGAL, OVER, sample_one, step_rows
 from patience_env.table import draw_deal, open_game
 
 ILLEGAL_ACTIONS = ("forfeit", "raise")
@@ -90,9 +90,11 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self._warned = False
         self._actions = np.zeros(1, np.int64)
         self._idle = np.zeros(1, np.bool_)
-        self._bits = np.zeros(1, np.uint32)
+        self._stream = np.zeros(1, np.uint64)
         self._mask = self._rows.masks[0]
         self._observation = self._rows.observations[0]
+        self._step_arguments = self._rows.step_arguments(self._actions, self._idle)
+        self._summary = [(name, self._rows.states[name]) for name in self.layout.summary]
         self._window: Any = None
 
     def reset(
@@ -104,6 +106,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
             TypeError, ValueError: an unknown reset option, or no deal number.
         """
         super().reset(seed=seed)
+        if seed is not None or self.deal is None:
+            self._stream[0] = self.np_random_seed % 2**64
         given = dict(options or {})
         deal = given.pop("deal", None)
         if given:
@@ -135,8 +139,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         else:
             self._actions[0] = action
         rows = self._rows
-        rows.step(self._actions, self._idle)
-        status = int(rows.status[0])
+        step_rows(*self._step_arguments)
+        status = rows.status.item()
         terminated = status & OVER != 0
         self._live = not terminated
         info = self._info()
@@ -147,10 +151,13 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
                 self._warned = True
         if self.render_mode == "human":
             self._draw_window()
-        return self._observation.copy(), float(rows.rewards[0]), terminated, False, info
+        return self._observation.copy(), rows.rewards.item(), terminated, False, info
 
     def _info(self) -> dict[str, Any]:
-        return {"action_mask": self._mask.copy(), "deal": self.deal, **self.game.summary(self._rows.states[0])}
+        info = {"action_mask": self._mask.copy(), "deal": self.deal}
+        for name, value in self._summary:
+            info[name] = value.item()
+        return info
 
     def _whole_number(self, action: Any) -> int:
         if isinstance(action, np.ndarray) and action.size == 1:
@@ -173,17 +180,17 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         """Return which actions are legal, bool, shape (actions,), a fresh array (the form sb3-contrib asks for)."""
         return self._mask.astype(np.bool_)
 
-    def sample(self, rng: np.random.Generator | None = None) -> int:
-        """Return a uniformly random legal action, from `rng` or else from `np_random`; much faster than the space's own.
+    def sample(self) -> int:
+        """Return a uniformly random legal action; much faster than the action space's own sampling.
+
+        It comes from a stream of its own, which `reset(seed=...)` seeds too.
 
         Raises:
             ResetNeeded: no episode is in progress.
         """
         if not self._live:
             raise ResetNeeded(f"{self.game.id}: no episode is in progress: call reset() before sample()")
-        self._bits[0] = int((self.np_random if rng is None else rng).random() * 4294967296.0)
-        sample_rows(self._rows.masks, self._bits, self._actions)
-        return int(self._actions[0])
+        return int(sample_one(self._mask, self._stream))
 
     def describe(self, action: int) -> str:
         """Say in words what an action does in this position.
@@ -315,7 +322,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         return render.svg(self.layout, self.table(), self._caption())
 
     def _caption(self) -> str:
-        facts = ", ".join(f"{name} {value:g}" for name, value in self.game.summary(self._rows.states[0]).items())
+        facts = ", ".join(f"{name} {value:g}" for name, value in ((name, view.item()) for name, view in self._summary))
         return f"{self.game.title}{': ' if facts else ''}{facts}"
 
     def _draw_window(self) -> None:

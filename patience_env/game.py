@@ -85,6 +85,7 @@ class Layout:
         counters: the numbers that follow the places in the observation.
         grid: (rows, columns) when the first rows * columns places form a grid in reading order, else None.
         spots: where the renderers draw each pile that `table()` names.
+        summary: fields of the state (single numbers) that `info` shows beside mask and deal.
     """
 
     actions: int
@@ -92,6 +93,7 @@ class Layout:
     counters: tuple[Counter, ...]
     grid: tuple[int, int] | None
     spots: Mapping[str, Spot]
+    summary: tuple[str, ...] = ()
 
 
 @rule

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from patience_env.deals import advance, bits_at
 from patience_env.encoding import update_planes
 from patience_env.jit import kernel, rule
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
@@ -96,22 +97,39 @@ def won_rows(states, won):  # type: ignore[no-untyped-def]
         won[row] = is_won(states[row])
 
 
+@rule
+def nth_legal(mask, left):  # type: ignore[no-untyped-def]
+    """Return the legal action that has `left` legal ones before it, -1 if there is none."""
+    for i in range(mask.shape[0]):
+        if mask[i]:
+            if left == 0:
+                return i
+            left -= 1
+    return -1
+
+
+@rule
+def count_legal(mask):  # type: ignore[no-untyped-def]
+    """Return the number of legal actions."""
+    count = 0
+    for i in range(mask.shape[0]):
+        count += mask[i]
+    return count
+
+
 @kernel
 def sample_rows(masks, bits, actions):  # type: ignore[no-untyped-def]
     """Choose a uniformly random legal action in every row from 32 random bits each (uint32); -1 where none is legal."""
     for row in range(masks.shape[0]):
         mask = masks[row]
-        count = 0
-        for i in range(mask.shape[0]):
-            count += mask[i]
-        left = (np.int64(bits[row]) * count) >> 32
-        actions[row] = -1
-        for i in range(mask.shape[0]):
-            if mask[i]:
-                if left == 0:
-                    actions[row] = i
-                    break
-                left -= 1
+        actions[row] = nth_legal(mask, (np.int64(bits[row]) * count_legal(mask)) >> 32)
+
+
+@kernel
+def sample_one(mask, stream):  # type: ignore[no-untyped-def]
+    """Return a uniformly random legal action (-1 if none) and advance the splitmix64 stream `stream[0]` (uint64)."""
+    stream[0] = advance(int(stream[0]))
+    return nth_legal(mask, (np.int64(bits_at(int(stream[0])) >> 32) * count_legal(mask)) >> 32)
 
 
 def sample(masks: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -75,7 +75,11 @@ class Rows:
 
     def step(self, actions: NDArray[np.int64], idle: NDArray[np.bool_]) -> None:
         """Play one action in every row that is not idle."""
-        kernels.step_rows(self.states, actions, idle, self.rewards, self.status, *self._view, self.only_wins)
+        kernels.step_rows(*self.step_arguments(actions, idle))
+
+    def step_arguments(self, actions: NDArray[np.int64], idle: NDArray[np.bool_]) -> tuple[Any, ...]:
+        """Return the arguments with which `kernels.step_rows` plays `actions` (arrays that may be filled anew)."""
+        return (self.states, actions, idle, self.rewards, self.status, *self._view, self.only_wins)
 
 
 def open_game(
@@ -93,10 +97,12 @@ def open_game(
 
 
 def draw_deal(rng: np.random.Generator) -> int:
-    """Draw a deal number that is not reserved for comparisons: 2**32 to 2**64 - 1."""
-    return int(rng.integers(RESERVED_DEALS, 2**64, dtype=np.uint64))
+    """Draw a deal number that is not reserved for comparisons: 2**32 to 2**64 - 1 (64 random bits, raised if too low)."""
+    bits = int(rng.bit_generator.random_raw())
+    return bits if bits >= RESERVED_DEALS else bits + RESERVED_DEALS
 
 
 def draw_deals(rng: np.random.Generator) -> NDArray[np.uint64]:
     """Draw the next `BLOCK` deal numbers: the same as so many calls of `draw_deal`."""
-    return rng.integers(RESERVED_DEALS, 2**64, BLOCK, dtype=np.uint64)
+    bits: NDArray[np.uint64] = rng.bit_generator.random_raw(BLOCK)  # type: ignore[assignment]
+    return np.where(bits < RESERVED_DEALS, bits + np.uint64(RESERVED_DEALS), bits)

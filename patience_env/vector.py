@@ -118,7 +118,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._deals = np.zeros(self.num_envs, np.uint64)
         self._started = False
         self._warned = False
-        self._out = (_Buffers(), _Buffers())
+        self._buffers = _Buffers()
         self._live_observations = self._rows.observations
 
     # -- random numbers ------------------------------------------------------------------------------------------
@@ -282,16 +282,18 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         return {"illegal_action": illegal, "_illegal_action": illegal.copy()}
 
     def _observe(self) -> NDArray[np.int8]:
-        return self._out[0].copy(self._live_observations) if self.copy else self._live_observations
+        return self._buffers.copy(self._live_observations) if self.copy else self._live_observations
 
     def _info(self) -> dict[str, Any]:
-        masks = self._out[1].copy(self._rows.masks) if self.copy else self._rows.masks
-        return {
-            "action_mask": masks,
-            "_action_mask": self._all.copy(),
-            "deal": self._deals.copy(),
-            "_deal": self._all.copy(),
-        }
+        info = {name: value.copy() for name, value in self._live_info().items()}
+        info |= {f"_{name}": self._all.copy() for name in info}
+        if not self.copy:
+            info["action_mask"] = self._rows.masks
+        return info
+
+    def _live_info(self) -> dict[str, NDArray[Any]]:
+        views = {name: self._rows.states[name] for name in self.layout.summary}
+        return {"action_mask": self._rows.masks, "deal": self._deals, **views}
 
     def _final(self, extra: dict[str, Any]) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the games that have just ended."""
@@ -299,16 +301,12 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         final_obs = np.full(self.num_envs, None, dtype=object)
         for i, observation in zip(ended, self._live_observations[ended], strict=True):
             final_obs[i] = observation
-        masks = np.zeros_like(self._rows.masks)
-        masks[ended] = self._rows.masks[ended]
-        deals = np.where(self._ended, self._deals, np.uint64(0))
-        info = {
-            "action_mask": masks,
-            "_action_mask": self._ended.copy(),
-            "deal": deals,
-            "_deal": self._ended.copy(),
-            **extra,
-        }
+        info: dict[str, Any] = {}
+        for name, value in self._live_info().items():
+            info[name] = np.zeros_like(value)
+            info[name][ended] = value[ended]
+            info[f"_{name}"] = self._ended.copy()
+        info |= extra
         return {
             "final_obs": final_obs,
             "_final_obs": self._ended.copy(),
@@ -332,10 +330,6 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
     def states(self) -> NDArray[Any]:
         """Return a copy of the state records, shape (num_envs,), dtype `game.state`."""
         return self._rows.states.copy()
-
-    def summaries(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the games' own summaries (`info` of the single environment) of the given rows."""
-        return [self.game.summary(self._rows.states[i]) for i in rows]
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame for each game: strings ("ansi") or uint8 arrays ("rgb_array"); None without a render mode."""

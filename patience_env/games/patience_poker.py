@@ -444,7 +444,8 @@ def layout(options: Mapping[str, Any]) -> Layout:
     spots = {name: Spot(cell % side, cell // side) for cell, name in enumerate(cells)}
     spots["hand"] = Spot(side + 0.5, 0.0, label="to be placed")
     spots["stock"] = Spot(side + 0.5, 1.5, 0.01, 0.01, label="stock")
-    return Layout(side * side, (*cells, "hand"), tuple(counters), (side, side), spots)
+    summary = ("score",) if options["target"] is None else ("score", "total", "tableaus")
+    return Layout(side * side, (*cells, "hand"), tuple(counters), (side, side), spots, summary)
 
 
 def configure(state: Any, options: Mapping[str, Any]) -> None:
@@ -455,14 +456,6 @@ def configure(state: Any, options: Mapping[str, Any]) -> None:
     state["points"] = points_table(options["scoring"])
     if state["target"] and not state["drawn_table"] and state["points"].max() <= 0:
         raise ValueError("a series with a target needs a scoring table in which some hand scores more than zero")
-
-
-def summary(state: Any) -> dict[str, Any]:
-    """Return the score of the tableau, and of the series."""
-    facts: dict[str, Any] = {"score": float(state["score"])}
-    if state["target"] > 0:
-        facts |= {"total": float(state["total"]), "tableaus": int(state["tableaus"])}
-    return facts
 
 
 GAME = Game(
@@ -488,5 +481,4 @@ GAME = Game(
     from_table=from_table,
     scores=True,
     forfeit=forfeit,
-    summary=summary,
 )
