@@ -71,8 +71,7 @@ def observation_space(layout: Layout, kind: str) -> Box:
         raise ValueError(f"observation={kind!r} is not allowed: choose one of {', '.join(map(repr, KINDS))}")
     size = int(np.prod(planes_shape(layout)))
     first = CHANNELS * places
-    bottom, top = np.zeros(size, np.int8), np.zeros(size, np.int8)
-    top[:first] = 1
+    bottom, top = np.zeros(size, np.int8), np.ones(size, np.int8)
     bottom[first : first + len(low)], top[first : first + len(high)] = low, high
     return Box(bottom.reshape(planes_shape(layout)), top.reshape(planes_shape(layout)), dtype=np.int8)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from patience_env.deals import check_deal
 from patience_env.game import Game, Table
-from patience_env.kernels import ILLEGAL, OVER, sample_one, step_rows
+from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, advance_rows, sample_one
 from patience_env.table import draw_deal, open_game
 
 ILLEGAL_ACTIONS = ("forfeit", "raise")
@@ -89,11 +89,12 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self._live = False
         self._warned = False
         self._actions = np.zeros(1, np.int64)
-        self._idle = np.zeros(1, np.bool_)
+        self._modes = np.zeros(1, np.uint8)
+        self._deals = np.zeros(1, np.uint64)
         self._stream = np.zeros(1, np.uint64)
         self._mask = self._rows.masks[0]
         self._observation = self._rows.observations[0]
-        self._step_arguments = self._rows.step_arguments(self._actions, self._idle)
+        self._arguments = self._rows.arguments(self._modes, self._deals, self._actions)
         self._summary = [(name, self._rows.states[name]) for name in self.layout.summary]
         self._window: Any = None
 
@@ -113,7 +114,9 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         if given:
             raise ValueError(f"reset has no option {next(iter(given))!r}: it takes 'deal', a deal number")
         number = draw_deal(self.np_random) if deal is None else check_deal(deal)
-        self._rows.reset(self._rows.all_rows, np.array([number], np.uint64))
+        self._deals[0] = number
+        self._modes[0] = DEAL
+        advance_rows(*self._arguments)
         self.deal = number
         self._live = bool(self._mask.any())
         self._draw_window()
@@ -139,7 +142,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         else:
             self._actions[0] = action
         rows = self._rows
-        step_rows(*self._step_arguments)
+        self._modes[0] = STEP
+        advance_rows(*self._arguments)
         status = rows.status.item()
         terminated = status & OVER != 0
         self._live = not terminated

@@ -13,6 +13,11 @@ from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observ
 OVER = 1
 ILLEGAL = 2
 
+IDLE = 0
+STEP = 1
+DEAL = 2
+SHOW = 3
+
 
 @rule
 def show(state, row, cards, planes, shown, words, shown_words, sizes):  # type: ignore[no-untyped-def]
@@ -32,52 +37,45 @@ def show(state, row, cards, planes, shown, words, shown_words, sizes):  # type: 
 
 
 @kernel
-def reset_rows(states, rows, deals, masks, cards, planes, shown, words, shown_words, sizes):  # type: ignore[no-untyped-def]
-    """Deal the numbers in `deals` (uint64) into the given rows and write their masks and observations.
-
-    With no deals (length 0) the positions stay and only masks and observations are written anew.
-    """
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        state = states[row]
-        if deals.shape[0] > 0:
-            state.deal = deals[i]
-            deal(state)
-        legal(state, masks[row])
-        show(state, row, cards, planes, shown, words, shown_words, sizes)
-
-
-@kernel
-def step_rows(  # type: ignore[no-untyped-def]
-    states, actions, idle, rewards, status, masks, cards, planes, shown, words, shown_words, sizes, only_wins
+def advance_rows(  # type: ignore[no-untyped-def]
+    states, modes, deals, actions, rewards, status, masks, cards, planes, shown, words, shown_words, sizes, only_wins
 ):
-    """Play one action in every row that is not `idle`; write rewards, status, masks and observations.
+    """Move every row on as its mode says and write its reward, status, mask and observation.
 
+    Modes (uint8): IDLE leaves the row alone (reward 0, status 0), STEP plays its action, DEAL starts the deal of its
+    number (uint64), SHOW writes mask and observation anew. One loop does all, so that each game is compiled once.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. With `only_wins` the reward is 1 on the winning move, else 0.
     """
     for row in range(states.shape[0]):
-        if idle[row]:
-            rewards[row] = 0.0
-            status[row] = 0
+        mode = modes[row]
+        rewards[row] = 0.0
+        status[row] = 0
+        if mode == IDLE:
             continue
         state = states[row]
         mask = masks[row]
-        action = actions[row]
-        obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
-        if obeyed:
-            reward = play(state, action)
-            goes_on = True
-        else:
-            reward = -1.0
-            goes_on = forfeit(state)
+        reward = 0.0
+        obeyed = True
+        goes_on = True
+        if mode == STEP:
+            action = actions[row]
+            obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
+            if obeyed:
+                reward = play(state, action)
+            else:
+                reward = -1.0
+                goes_on = forfeit(state)
+        elif mode == DEAL:
+            state.deal = deals[row]
+            deal(state)
         count = legal(state, mask)
         if not goes_on:
             count = 0
             for i in range(mask.shape[0]):
                 mask[i] = 0
         if only_wins and obeyed:
-            reward = 1.0 if count == 0 and is_won(state) else 0.0
+            reward = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
         rewards[row] = reward
         status[row] = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
         show(state, row, cards, planes, shown, words, shown_words, sizes)

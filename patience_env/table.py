@@ -14,7 +14,6 @@ from patience_env.encoding import cards_length, empty_planes, observation_space,
 from patience_env.game import Game, get_game
 
 BLOCK = 64
-NO_DEALS = np.zeros(0, np.uint64)
 
 
 class Rows:
@@ -47,6 +46,9 @@ class Rows:
         self.rewards = np.zeros(count)
         self.status = np.zeros(count, np.uint8)
         self.all_rows = np.arange(count)
+        self._modes = np.zeros(count, np.uint8)
+        self._deals = np.zeros(count, np.uint64)
+        self._no_actions = np.zeros(count, np.int64)
         self.shape = self.observation_space.shape
         cells = self.layout.grid[0] * self.layout.grid[1] if self.layout.grid else 0
         self._view = (
@@ -67,19 +69,31 @@ class Rows:
 
     def reset(self, rows: NDArray[np.int64], deals: NDArray[np.uint64]) -> None:
         """Deal the given numbers into the given rows."""
-        kernels.reset_rows(self.states, rows, deals, *self._view)
+        self._deals[rows] = deals
+        self._advance_some(rows, kernels.DEAL)
 
     def show(self, rows: NDArray[np.int64]) -> None:
         """Write masks and observations of the given rows anew."""
-        kernels.reset_rows(self.states, rows, NO_DEALS, *self._view)
+        self._advance_some(rows, kernels.SHOW)
 
     def step(self, actions: NDArray[np.int64], idle: NDArray[np.bool_]) -> None:
         """Play one action in every row that is not idle."""
-        kernels.step_rows(*self.step_arguments(actions, idle))
+        self.advance(np.where(idle, np.uint8(kernels.IDLE), np.uint8(kernels.STEP)), self._deals, actions)
 
-    def step_arguments(self, actions: NDArray[np.int64], idle: NDArray[np.bool_]) -> tuple[Any, ...]:
-        """Return the arguments with which `kernels.step_rows` plays `actions` (arrays that may be filled anew)."""
-        return (self.states, actions, idle, self.rewards, self.status, *self._view, self.only_wins)
+    def _advance_some(self, rows: NDArray[np.int64], mode: int) -> None:
+        self._modes[:] = kernels.IDLE
+        self._modes[rows] = mode
+        self.advance(self._modes, self._deals, self._no_actions)
+
+    def advance(self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]) -> None:
+        """Move every row on as its mode says (see `patience_env.kernels.advance_rows`)."""
+        kernels.advance_rows(*self.arguments(modes, deals, actions))
+
+    def arguments(
+        self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]
+    ) -> tuple[Any, ...]:
+        """Return the arguments of `advance_rows` for arrays that may be filled anew before each call."""
+        return (self.states, modes, deals, actions, self.rewards, self.status, *self._view, self.only_wins)
 
 
 def open_game(

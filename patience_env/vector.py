@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from patience_env.deals import check_deal
 from patience_env.env import check_illegal_action, forfeit_warning
 from patience_env.game import Game
-from patience_env.kernels import ILLEGAL, OVER, sample
+from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, sample
 from patience_env.table import BLOCK, draw_deals, open_game
 
 
@@ -113,7 +113,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._next = np.full(self.num_envs, BLOCK, np.int64)
         self._elapsed = np.zeros(self.num_envs, np.int64)
         self._ended = np.zeros(self.num_envs, np.bool_)
-        self._none = np.zeros(self.num_envs, np.bool_)
+        self._modes = np.zeros(self.num_envs, np.uint8)
         self._all = np.ones(self.num_envs, np.bool_)
         self._deals = np.zeros(self.num_envs, np.uint64)
         self._started = False
@@ -200,9 +200,8 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         return numbers
 
     def _start(self, rows: NDArray[np.int64], numbers: NDArray[np.uint64] | None = None) -> None:
-        deals = self._draw(rows) if numbers is None else numbers[rows]
-        self._rows.reset(rows, deals)
-        self._deals[rows] = deals
+        self._deals[rows] = self._draw(rows) if numbers is None else numbers[rows]
+        self._rows.reset(rows, self._deals[rows])
         self._elapsed[rows] = 0
         self._ended[rows] = False
 
@@ -219,23 +218,15 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if not self._started:
             raise ResetNeeded(f"{self.game.id}: call reset() before step()")
         chosen = self._check_actions(actions)
-        resetting = self._none
-        if self._ended.any():
-            if self.autoreset_mode == AutoresetMode.DISABLED:
-                where = np.flatnonzero(self._ended).tolist()
-                raise ResetNeeded(f"games {where} have ended: reset them with options={{'reset_mask': ...}}")
-            resetting = self._ended.copy()
-        if self.illegal_action == "raise":
-            self._refuse_illegal(chosen, resetting)
+        resetting = self._before_step(chosen)
         rows = self._rows
-        rows.step(chosen, resetting)
-        if resetting is not self._none:
-            self._start(np.flatnonzero(resetting))
+        rows.advance(self._modes, self._deals, chosen)
         rewards = rows.rewards.copy()
         terminated = (rows.status & OVER) != 0
         self._elapsed += 1
-        if resetting is not self._none:
+        if resetting is not None:
             self._elapsed[resetting] = 0
+            terminated[resetting] = False
         if self.max_episode_steps is None:
             truncated = np.zeros(self.num_envs, np.bool_)
             self._ended = terminated.copy()
@@ -247,6 +238,23 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             extra = {**self._final(extra), **extra}
             self._start(np.flatnonzero(self._ended))
         return self._observe(), rewards, terminated, truncated, {**self._info(), **extra}
+
+    def _before_step(self, actions: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Set the modes of the coming step; return the games that it resets (next-step autoreset), or None."""
+        self._modes[:] = STEP
+        resetting = None
+        if self._ended.any():
+            resetting = np.flatnonzero(self._ended)
+            if self.autoreset_mode == AutoresetMode.DISABLED:
+                raise ResetNeeded(
+                    f"games {resetting.tolist()} have ended: reset them with options={{'reset_mask': ...}}"
+                )
+            self._modes[resetting] = DEAL
+        if self.illegal_action == "raise":
+            self._refuse_illegal(actions, self._ended)
+        if resetting is not None:
+            self._deals[resetting] = self._draw(resetting)
+        return resetting
 
     def _check_actions(self, actions: Any) -> NDArray[np.int64]:
         chosen = np.asarray(actions)

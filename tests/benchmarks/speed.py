@@ -1,0 +1,316 @@
+"""How fast are the environments?  `make bench` or `python tests/benchmarks/speed.py --help`.
+
+Everything is random legal play with masks and observations, in one process on one core, in CPU time (the machine may be
+shared). Each rate is the median of several short runs taken in turn, so that drift of the machine hits all alike; quote
+ratios, not single numbers. Peers are measured in the same run where they are installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import gymnasium
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import patience_env
+from patience_env.table import open_game
+
+BATCH = 1024
+Job = Callable[[], int]
+
+
+def single(env_id: str, **options: Any) -> Job:
+    """Return a job that plays one environment through `gymnasium.make` and returns its steps."""
+    env = gymnasium.make(env_id, illegal_action="raise", **options)
+    bare: Any = env.unwrapped
+    env.reset(seed=0)
+    bare.sample()
+
+    def job() -> int:
+        steps = 0
+        while steps < 5000:
+            env.reset()
+            while True:
+                steps += 1
+                _, _, terminated, truncated, _ = env.step(bare.sample())
+                if terminated or truncated:
+                    break
+        return steps
+
+    return job
+
+
+class Batched:
+    """`VectorEnv.step` with autoreset, desynchronised games, actions drawn outside the clock."""
+
+    def __init__(self, env_id: str, **options: Any) -> None:
+        self.env: Any = gymnasium.make_vec(env_id, BATCH, **options)
+        self.rng = np.random.default_rng(0)
+        self.env.reset(seed=0)
+        for _ in range(64):
+            actions = self.env.sample(self.rng)
+            actions[self.rng.random(BATCH) < 0.05] = -1
+            self.env.step(actions)
+
+    def nanoseconds(self, steps: int = 60) -> float:
+        """Return CPU nanoseconds a step of one game."""
+        spent = 0
+        for _ in range(steps):
+            actions = self.env.sample(self.rng)
+            start = time.process_time_ns()
+            self.env.step(actions)
+            spent += time.process_time_ns() - start
+        return spent / steps / BATCH
+
+    def memcpy_nanoseconds(self, steps: int = 60) -> float:
+        """Return the nanoseconds that it takes to copy what a step returns for one game."""
+        results = self.env.step(self.env.sample(self.rng))
+        arrays = [*results[:4], *(value for value in results[4].values() if isinstance(value, np.ndarray))]
+        targets = [np.empty_like(array) for array in arrays]
+        start = time.process_time_ns()
+        for _ in range(steps):
+            for target, array in zip(targets, arrays, strict=True):
+                np.copyto(target, array)
+        return (time.process_time_ns() - start) / steps / BATCH
+
+
+class Kernel:
+    """The bare compiled loop: rules, masks and observations of a batch, without the Python around it."""
+
+    def __init__(self, env_id: str, observation: str, **options: Any) -> None:
+        self.rows, _ = open_game(env_id, observation, None, options, BATCH)
+        self.rng = np.random.default_rng(0)
+        self.idle = np.zeros(BATCH, np.bool_)
+
+    def nanoseconds(self, steps: int = 60) -> float:
+        """Return CPU nanoseconds a step, resets included."""
+        from patience_env.kernels import OVER, sample
+
+        rows = self.rows
+        rows.reset(rows.all_rows, self.rng.integers(2**32, 2**64, BATCH, dtype=np.uint64))
+        spent = 0
+        for _ in range(steps):
+            actions = sample(rows.masks, self.rng)
+            start = time.process_time_ns()
+            rows.step(actions, self.idle)
+            ended = np.flatnonzero(rows.status & OVER)
+            rows.reset(ended, self.rng.integers(2**32, 2**64, len(ended), dtype=np.uint64))
+            spent += time.process_time_ns() - start
+        return spent / steps / BATCH
+
+
+START = """
+import os, time
+t = time.perf_counter(); import patience_env; a = time.perf_counter() - t
+t = time.perf_counter(); import gymnasium; env = gymnasium.make({env_id!r}); env.reset(seed=0)
+env.step(env.unwrapped.sample()); print(a, time.perf_counter() - t)
+"""
+
+
+def start_times(env_id: str, cold: bool) -> tuple[float, float]:
+    """Return the seconds of `import patience_env` and of the first make, reset and step, in a fresh process."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, **({"NUMBA_CACHE_DIR": folder} if cold else {})}
+        script = START.format(env_id=env_id)
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+    first, second = map(float, done.stdout.split())
+    return first, second
+
+
+def peers() -> dict[str, Job]:
+    """Return jobs for well-known environments that are installed."""
+    found: dict[str, Job] = {}
+
+    def gym_job(env_id: str) -> Job:
+        env = gymnasium.make(env_id)
+        env.reset(seed=0)
+
+        def job() -> int:
+            for _ in range(5000):
+                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                if terminated or truncated:
+                    env.reset()
+            return 5000
+
+        return job
+
+    for env_id in ("CartPole-v1", "Taxi-v4", "Blackjack-v1"):
+        try:
+            found[f"Gymnasium {env_id}"] = gym_job(env_id)
+        except Exception:
+            continue
+    try:
+        import pyspiel
+
+        game = pyspiel.load_game("klondike")
+
+        def klondike() -> int:
+            rng = np.random.default_rng(0)
+            steps = 0
+            state = game.new_initial_state()
+            while steps < 2000:
+                if state.is_terminal():
+                    state = game.new_initial_state()
+                elif state.is_chance_node():
+                    state.apply_action(state.chance_outcomes()[0][0])
+                else:
+                    state.observation_tensor(0)
+                    legal = state.legal_actions()
+                    state.apply_action(legal[rng.integers(len(legal))])
+                    steps += 1
+            return steps
+
+        found["OpenSpiel Klondike"] = klondike
+    except ImportError:
+        pass
+    try:
+        import rlcard
+
+        table = rlcard.make("gin-rummy")
+
+        def gin_rummy() -> int:
+            rng = np.random.default_rng(0)
+            steps = 0
+            state, _ = table.reset()
+            while steps < 2000:
+                legal = list(state["legal_actions"])
+                state, _ = table.step(legal[rng.integers(len(legal))])
+                steps += 1
+                if table.is_over():
+                    state, _ = table.reset()
+            return steps
+
+        found["RLCard gin rummy"] = gin_rummy
+    except ImportError:
+        pass
+    return found
+
+
+def rate(job: Job) -> float:
+    """Return steps a CPU second of one run of a job."""
+    start = time.process_time()
+    steps = job()
+    return steps / (time.process_time() - start)
+
+
+def ppo_frames(native: bool) -> float:
+    """Return frames a CPU second of MaskablePPO with a 64 x 64 net, 4 epochs."""
+    import torch
+    from sb3_contrib import MaskablePPO
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    from patience_env.sb3 import PatienceVecEnv
+
+    torch.set_num_threads(1)
+    options = {"placement": "fixed", "illegal_action": "raise"}
+    if native:
+        env: Any = PatienceVecEnv("PatiencePoker-v0", 512, **options)
+        settings = {"n_steps": 32, "batch_size": 2048}
+    else:
+        env = DummyVecEnv([lambda: gymnasium.make("PatiencePoker-v0", **options)] * 8)  # type: ignore[list-item]
+        settings = {"n_steps": 256, "batch_size": 256}
+    model = MaskablePPO("MlpPolicy", env, n_epochs=4, **settings)  # type: ignore[arg-type]
+    start = time.process_time()
+    model.learn(16384 if native else 4096)
+    return model.num_timesteps / (time.process_time() - start)
+
+
+def main(
+    repeats: Annotated[int, typer.Option(help="Runs of each measurement; the median counts.")] = 7,
+    ppo: Annotated[bool, typer.Option(help="Measure MaskablePPO too (needs the train extra).")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+) -> None:
+    """Measure start-up, single and batched speed of every game, and of the peers that are installed."""
+    console = Console()
+    figures: dict[str, Any] = {"version": patience_env.__version__, "batch": BATCH}
+
+    first = Table(title="Start-up, seconds of a fresh process", title_justify="left")
+    for name in ("game", "import patience_env", "first make + reset + step, warm cache", "the same, cold cache"):
+        first.add_column(name, justify="right" if first.columns else "left")
+    for env_id in patience_env.game_ids():
+        start_times(env_id, cold=False)
+        warm = [start_times(env_id, cold=False) for _ in range(3)]
+        cold = start_times(env_id, cold=True)
+        row = [min(w[0] for w in warm), min(w[1] for w in warm), cold[1]]
+        figures[f"{env_id} start"] = row
+        first.add_row(env_id, *(f"{seconds:.2f}" for seconds in row))
+    console.print(first)
+
+    jobs = {env_id: single(env_id) for env_id in patience_env.game_ids()}
+    jobs["PatiencePoker-v0 fixed"] = single("PatiencePoker-v0", placement="fixed")
+    jobs |= peers()
+    for job in jobs.values():
+        job()
+    runs: dict[str, list[float]] = {name: [] for name in jobs}
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            runs[name].append(rate(job))
+    second = Table(title="Single environment through gymnasium.make, steps a second of one core", title_justify="left")
+    second.add_column("environment")
+    second.add_column("steps/s", justify="right")
+    second.add_column("times CartPole", justify="right")
+    unit = statistics.median(runs.get("Gymnasium CartPole-v1", [float("nan")]))
+    for name, values in runs.items():
+        median = statistics.median(values)
+        figures[f"{name} single"] = median
+        second.add_row(name, f"{median:,.0f}", f"{median / unit:.2f}")
+    console.print(second)
+
+    third = Table(title=f"Batched, {BATCH} games, million steps a second of one core", title_justify="left")
+    for name in (
+        "game",
+        "observation",
+        "VectorEnv.step",
+        "bare kernel",
+        "memcpy of what a step returns",
+        "step / memcpy",
+    ):
+        third.add_column(name, justify="right" if len(third.columns) > 1 else "left")
+    settings: list[tuple[str, dict[str, Any]]] = [(env_id, {}) for env_id in patience_env.game_ids()]
+    settings.insert(1, ("PatiencePoker-v0", {"placement": "fixed"}))
+    for env_id, options in settings:
+        for observation in ("planes", "cards"):
+            batched, bare = Batched(env_id, observation=observation, **options), Kernel(env_id, observation, **options)
+            bare.nanoseconds(2)
+            samples = [
+                (batched.nanoseconds(), bare.nanoseconds(), batched.memcpy_nanoseconds()) for _ in range(repeats)
+            ]
+            step, kernel, copy = (statistics.median(column) for column in zip(*samples, strict=True))
+            label = " ".join([env_id, *map(str, options.values())])
+            figures[f"{label} {observation} batched"] = {"step_ns": step, "kernel_ns": kernel, "memcpy_ns": copy}
+            third.add_row(
+                label,
+                observation,
+                f"{1e3 / step:.2f}",
+                f"{1e3 / kernel:.2f}",
+                f"{1e3 / copy:.1f}",
+                f"{copy / step:.2f}",
+            )
+    console.print(third)
+    if ppo:
+        slow, fast = ppo_frames(native=False), ppo_frames(native=True)
+        figures["MaskablePPO"] = {"DummyVecEnv 8": slow, "native 512": fast}
+        console.print(
+            f"MaskablePPO, frames a second of one core: DummyVecEnv 8 {slow:,.0f}, native adapter 512 {fast:,.0f}"
+        )
+    if json_file is not None:
+        json_file.write_text(json.dumps(figures, indent=2) + "\n")
+        console.print(f"written to {json_file}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
