@@ -2,4 +2,7 @@
 
 from patience_env.game import Entry
 
-GAMES: tuple[Entry, ...] = (Entry("PatiencePoker-v0", "patience_env.games.patience_poker"),)
+GAMES: tuple[Entry, ...] = (
+    Entry("PatiencePoker-v0", "patience_env.games.patience_poker"),
+    Entry("Fortress-v0", "patience_env.games.fortress", max_episode_steps=500),
+)
