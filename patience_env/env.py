@@ -54,7 +54,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         render_mode: None, "ansi", "rgb_array" or "human".
         **options: the game's own options.
 
-    `info` holds `action_mask` (int8, a fresh array), `deal` (the deal number) and the game's summary.
+    `info` holds `action_mask` (int8, a fresh array), `deal` (the deal number as np.uint64, which Gymnasium's vector
+    environments can collect; absent where the cards come from no deal) and the game's summary.
 
     Raises:
         TypeError: an unknown option.
@@ -86,17 +87,17 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self.observation_space = self._rows.observation_space
         self.action_space = spaces.Discrete(self.layout.actions)
         self.deal: int | None = None
+        self._deal_info: dict[str, np.uint64] = {}
+        self._started = False
+        self._sampling = False
         self._live = False
         self._warned = False
         self._actions = np.zeros(1, np.int64)
         self._modes = np.zeros(1, np.uint8)
         self._deals = np.zeros(1, np.uint64)
         self._stream = np.zeros(1, np.uint64)
-        self._mask = self._rows.masks[0]
-        self._observation = self._rows.observations[0]
-        self._arguments = self._rows.arguments(self._modes, self._deals, self._actions)
-        self._summary = [(name, self._rows.states[name]) for name in self.layout.summary]
         self._window: Any = None
+        self._take_views()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -104,21 +105,22 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         """Start a game: the deal of `options={"deal": number}`, else one drawn from `np_random`.
 
         Raises:
-            TypeError, ValueError: an unknown reset option, or no deal number.
+            TypeError, ValueError: an unknown reset option, or no deal number; nothing changes.
         """
+        given = check_reset_options(options, "deal")
+        number = check_deal(given["deal"]) if given.get("deal") is not None else None
         super().reset(seed=seed)
-        if seed is not None or self.deal is None:
+        if seed is not None or not self._sampling:
             self._stream[0] = self.np_random_seed % 2**64
-        given = dict(options or {})
-        deal = given.pop("deal", None)
-        if given:
-            raise ValueError(f"reset has no option {next(iter(given))!r}: it takes 'deal', a deal number")
-        number = draw_deal(self.np_random) if deal is None else check_deal(deal)
+            self._sampling = True
+        if number is None:
+            number = draw_deal(self.np_random)
         self._deals[0] = number
         self._modes[0] = DEAL
         advance_rows(*self._arguments)
-        self.deal = number
-        self._live = bool(self._mask.any())
+        self._set_deal(number)
+        # A deal without any legal action is played by one step, whatever its action, that gives no reward.
+        self._live = True
         self._draw_window()
         return self._observation.copy(), self._info()
 
@@ -132,11 +134,12 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         """
         if not self._live:
             raise ResetNeeded(f"{self.game.id}: no episode is in progress: call reset() before step()")
+        # Python ints, what most callers pass, skip the check.
         if type(action) is not int:
             action = self._whole_number(action)
         mask = self._mask
         if not 0 <= action < len(mask) or not mask[action]:
-            if self.illegal_action == "raise":
+            if self.illegal_action == "raise" and mask.any():
                 raise InvalidAction(self._explain(action))
             self._actions[0] = -1
         else:
@@ -158,10 +161,19 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         return self._observation.copy(), rows.rewards.item(), terminated, False, info
 
     def _info(self) -> dict[str, Any]:
-        info = {"action_mask": self._mask.copy(), "deal": self.deal}
+        info = {"action_mask": self._mask.copy(), **self._deal_info}
         for name, value in self._summary:
             info[name] = value.item()
         return info
+
+    def _set_deal(self, deal: int | None) -> None:
+        self.deal = deal
+        self._deal_info = {} if deal is None else {"deal": np.uint64(deal)}
+        self._started = True
+
+    def _need_position(self, what: str) -> None:
+        if not self._started:
+            raise ResetNeeded(f"{self.game.id}: there is no position yet: call reset() before {what}")
 
     def _whole_number(self, action: Any) -> int:
         if isinstance(action, np.ndarray) and action.size == 1:
@@ -176,8 +188,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         if not 0 <= action < len(self._mask):
             return f"action {action} of {self.game.id} lies outside 0 to {len(self._mask) - 1}"
         return (
-            f"action {action} of {self.game.id} ({self.describe(action)}) is not legal here: {int(self._mask.sum())} actions "
-            "are. Pass the mask to whatever chooses: info['action_mask'] or env.unwrapped.action_masks()"
+            f"action {action} of {self.game.id} ({self.describe(action)}) is not legal here: {int(self._mask.sum())} "
+            "actions are. Pass the mask to whatever chooses: info['action_mask'] or env.unwrapped.action_masks()"
         )
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -200,15 +212,22 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         """Say in words what an action does in this position.
 
         Raises:
-            ValueError: the action lies outside the action space.
+            ResetNeeded: there is no position yet.
+            TypeError, ValueError: the action is no whole number, or lies outside the action space.
         """
+        self._need_position("describe()")
         number = self._whole_number(action)
         if not 0 <= number < len(self._mask):
             raise ValueError(f"action {number} of {self.game.id} lies outside 0 to {len(self._mask) - 1}")
         return self.game.describe(self._rows.states[0], number)
 
     def table(self) -> Table:
-        """Return the position as text: place -> two-letter cards, bottom first, `??` for cards the player may not know."""
+        """Return the position as text: place -> two-letter cards, bottom first, `??` for cards the player may not know.
+
+        Raises:
+            ResetNeeded: there is no position yet.
+        """
+        self._need_position("table()")
         return self.game.table(self._rows.states[0])
 
     def load(self, table: Mapping[str, Sequence[str]]) -> tuple[NDArray[np.int8], dict[str, Any]]:
@@ -217,14 +236,21 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         What the table leaves open is dealt from `np_random`.
 
         Raises:
-            ValueError: the position is impossible; the present one stays as it is.
+            TypeError: no mapping of names to lists of two-letter cards.
+            ValueError: the position is impossible. The present one, random stream included, stays as it is.
         """
+        check_table(table)
         fresh = self.game.new_states(1, self.options)
-        if self.deal is not None:
+        if self._started:
             fresh[:] = self._rows.states
-        self.game.from_table(fresh[0], table, self.np_random)
+        before = self.np_random.bit_generator.state
+        try:
+            self.game.from_table(fresh[0], table, self.np_random)
+        except BaseException:
+            self.np_random.bit_generator.state = before
+            raise
         self._rows.states[:] = fresh
-        self.deal = None
+        self._set_deal(None)
         return self._refresh()
 
     def _refresh(self) -> tuple[NDArray[np.int8], dict[str, Any]]:
@@ -234,7 +260,11 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         return self._observation.copy(), self._info()
 
     def clone(self) -> PatienceEnv:
-        """Return an independent copy, random stream included, without a render mode."""
+        """Return an independent copy, random stream included, without a render mode.
+
+        Raises:
+            ResetNeeded: there is no position yet.
+        """
         twin = PatienceEnv(
             self.game,
             observation=self._rows.observation,
@@ -246,16 +276,23 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         return twin
 
     def get_state(self) -> bytes:
-        """Return the whole state, hidden cards and random stream included, with a version and a checksum."""
+        """Return the whole state, hidden cards and random stream included, with a version and a checksum.
+
+        Raises:
+            ResetNeeded: there is no position yet.
+        """
+        self._need_position("get_state()")
         facts = {
             "game": self.game.id,
             "options": self.options,
             "deal": self.deal,
             "live": self._live,
+            "sampling": int(self._stream[0]),
             "random": self.np_random.bit_generator.state,
             "size": self.game.state.itemsize,
         }
-        head = json.dumps(facts).encode()
+        # Some of NumPy's bit generators (not the usual one) hold arrays.
+        head = json.dumps(facts, default=lambda array: array.tolist()).encode()
         body = MAGIC + len(head).to_bytes(4, "big") + head + self._rows.states.tobytes()
         return body + hashlib.sha256(body).digest()
 
@@ -269,16 +306,19 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         facts, raw = _read_state(state)
         if (facts["game"], facts["options"]) != (self.game.id, json.loads(json.dumps(self.options))):
             raise ValueError(
-                f"this state belongs to {facts['game']} with {facts['options']}, not to {self.game.id} with {self.options}"
+                f"this state belongs to {facts['game']} with {facts['options']}, "
+                f"not to {self.game.id} with {self.options}"
             )
         if len(raw) != self.game.state.itemsize:
             raise ValueError(f"this state's record has {len(raw)} bytes, but {self.game.state.itemsize} are needed")
-        generator = np.random.Generator(np.random.PCG64())
+        generator = np.random.Generator(getattr(np.random, facts["random"]["bit_generator"])())
         generator.bit_generator.state = facts["random"]
         self._rows.states[:] = np.frombuffer(raw, self.game.state)
         self.np_random = generator
-        self.deal = facts["deal"]
+        self._set_deal(facts["deal"])
         self._rows.show(self._rows.all_rows)
+        self._stream[0] = facts["sampling"]
+        self._sampling = True
         self._live = facts["live"]
         if not self._live:
             self._mask[:] = 0
@@ -288,13 +328,18 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
 
         Search that uses only `env.clone().determinize(rng)` is honest: nothing in the result depends on the hidden
         cards or on the deal number of the original.
+
+        Raises:
+            ResetNeeded: there is no position yet.
         """
+        self._need_position("determinize()")
         from patience_env.kernels import determinize_rows
 
         generator = np.random.default_rng(rng)
         determinize_rows(self._rows.states, generator.integers(0, 2**64, 1, dtype=np.uint64))
         self.np_random = np.random.Generator(np.random.PCG64(generator.integers(2**63)))
-        self.deal = None
+        self._stream[0] = generator.integers(2**64, dtype=np.uint64)
+        self._set_deal(None)
         return self
 
     def state_rows(self) -> NDArray[Any]:
@@ -302,14 +347,14 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         return self._rows.states.copy()
 
     def render(self) -> Any:
-        """Draw the table: a string ("ansi"), a uint8 array of shape (height, width, 3) ("rgb_array"), None ("human")."""
+        """Draw the table: a string ("ansi"), a uint8 array (height, width, 3) ("rgb_array") or None ("human")."""
         if self.render_mode is None:
             gymnasium.logger.warn(
-                f'You are calling render() without a render mode: use gym.make("{self.game.id}", render_mode="rgb_array")'
+                "You are calling render() without a render mode: use "
+                f'gym.make("{self.game.id}", render_mode="rgb_array")'
             )
             return None
-        if self.deal is None and not self._rows.states[0]["rng"]:
-            raise ResetNeeded(f"{self.game.id}: nothing to draw: call reset() before render()")
+        self._need_position("render()")
         from patience_env import render
 
         if self.render_mode == "ansi":
@@ -343,9 +388,49 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
             render.close_window(self._window)
             self._window = None
 
+    def _take_views(self) -> None:
+        self._mask = self._rows.masks[0]
+        self._observation = self._rows.observations[0]
+        self._arguments = self._rows.arguments(self._modes, self._deals, self._actions)
+        self._summary = [(name, self._rows.states[name]) for name in self.layout.summary]
+
+    def __getstate__(self) -> dict[str, Any]:
+        derived = ("game", "options", "layout", "_mask", "_observation", "_arguments", "_summary", "_window")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        rows = self._rows
+        self.game, self.options, self.layout = rows.game, rows.options, rows.layout
+        self._window = None
+        self._take_views()
+
+
+def check_reset_options(options: Any, *known: str) -> dict[str, Any]:
+    """Return the options of a reset, or raise TypeError or ValueError saying which there are."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise TypeError(f"the options of reset are a dict, not {options!r}")
+    for name in options:
+        if name not in known:
+            raise ValueError(f"reset has no option {name!r}: it takes {' and '.join(map(repr, known))}")
+    return dict(options)
+
+
+def check_table(table: Any) -> None:
+    """Raise TypeError unless `table` has the form of a position as text: names -> lists of strings."""
+    if not isinstance(table, Mapping):
+        raise TypeError(f"a position is a dict of places to lists of two-letter cards, not {type(table).__name__}")
+    for place, cards in table.items():
+        if not isinstance(place, str):
+            raise TypeError(f"a place is named by a string, not {place!r}")
+        if not isinstance(cards, (list, tuple)) or not all(isinstance(card, str) for card in cards):
+            raise TypeError(f"{place} must hold a list of two-letter cards, not {cards!r}")
+
 
 def _read_state(state: Any) -> tuple[dict[str, Any], bytes]:
-    """Return the facts and the record of a saved state, or raise ValueError when it is damaged or of another version."""
+    """Return the facts and the record of a saved state; raise ValueError when it is damaged or of another version."""
     if not isinstance(state, (bytes, bytearray)):
         raise TypeError(f"a state is the bytes that get_state() returned, not {type(state).__name__}")
     state = bytes(state)

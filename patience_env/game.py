@@ -143,6 +143,12 @@ class Game:
     forfeit: Callable[..., Any] = ends_the_episode
     summary: Callable[[Any], dict[str, Any]] = field(default=lambda row: {})
 
+    def __reduce__(self) -> tuple[Callable[[Entry], Game], tuple[Entry]]:
+        """Pickle by name: the functions are those of the game's module."""
+        if self.id not in _ENTRIES:
+            raise TypeError(f"{self.id} is not registered, so it cannot be pickled: see register_game")
+        return game_of, (_ENTRIES[self.id],)
+
     def check_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options in normal form, defaults filled in.
 
@@ -190,6 +196,12 @@ def add_entry(entry: Entry) -> None:
 def game_ids() -> tuple[str, ...]:
     """Return the ids of all known games."""
     return tuple(_ENTRIES)
+
+
+def game_of(entry: Entry) -> Game:
+    """Return the game of an entry, adding the entry to the registry where it is new (in another process, say)."""
+    _ENTRIES.setdefault(entry.id, entry)
+    return get_game(entry.id)
 
 
 def max_episode_steps(game_id: str) -> int | None:

@@ -45,7 +45,8 @@ def advance_rows(  # type: ignore[no-untyped-def]
     Modes (uint8): IDLE leaves the row alone (reward 0, status 0), STEP plays its action, DEAL starts the deal of its
     number (uint64), SHOW writes mask and observation anew. One loop does all, so that each game is compiled once.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
-    outside the action space is illegal like any other. With `only_wins` the reward is 1 on the winning move, else 0.
+    outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
+    any action will do and gives no reward. With `only_wins` the reward is 1 on the winning move, else 0.
     """
     for row in range(states.shape[0]):
         mode = modes[row]
@@ -63,6 +64,8 @@ def advance_rows(  # type: ignore[no-untyped-def]
             obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
             if obeyed:
                 reward = play(state, action)
+            elif count_legal(mask) == 0:
+                obeyed = True
             else:
                 reward = -1.0
                 goes_on = forfeit(state)

@@ -14,6 +14,7 @@ from patience_env.encoding import cards_length, empty_planes, observation_space,
 from patience_env.game import Game, get_game
 
 BLOCK = 64
+_HELD = ("states", "masks", "_cards", "_shown", "planes", "rewards", "status")
 
 
 class Rows:
@@ -60,6 +61,15 @@ class Rows:
             words_of(self._shown),
             np.array([len(self.layout.places), cells, length]),
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Many of the arrays are views of one another, which a plain pickle would make copies of.
+        facts = (self.game, self.options, len(self.states), self.observation, self.only_wins)
+        return Rows, facts, [getattr(self, name) for name in _HELD]
+
+    def __setstate__(self, held: list[NDArray[Any]]) -> None:
+        for name, array in zip(_HELD, held, strict=True):
+            getattr(self, name)[:] = array
 
     @property
     def observations(self) -> NDArray[np.int8]:
@@ -111,7 +121,7 @@ def open_game(
 
 
 def draw_deal(rng: np.random.Generator) -> int:
-    """Draw a deal number that is not reserved for comparisons: 2**32 to 2**64 - 1 (64 random bits, raised if too low)."""
+    """Draw a deal number that is not reserved for comparisons: 64 random bits, raised if below 2**32."""
     bits = int(rng.bit_generator.random_raw())
     return bits if bits >= RESERVED_DEALS else bits + RESERVED_DEALS
 

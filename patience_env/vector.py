@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from patience_env.deals import check_deal
-from patience_env.env import check_illegal_action, forfeit_warning
+from patience_env.env import check_illegal_action, check_reset_options, forfeit_warning
 from patience_env.game import Game
 from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, sample
 from patience_env.table import BLOCK, draw_deals, open_game
@@ -27,17 +27,21 @@ class _Buffers:
 
     def __init__(self, most: int = 8) -> None:
         self._most = most
-        self._kept: list[NDArray[Any]] = []
-        self._unshared = sys.getrefcount(self._probe()[0])
+        self._kept: list[NDArray[Any]] = [np.empty(0)]
+        # Measured, since interpreters differ in how many references the counting itself holds.
+        self._unshared = self._holders()[0]
+        self._kept.clear()
 
-    def _probe(self) -> list[NDArray[Any]]:
-        return [np.empty(0)]
+    def _holders(self) -> list[int]:
+        counts = []
+        for buffer in self._kept:
+            counts.append(sys.getrefcount(buffer))
+        return counts
 
     def copy(self, source: NDArray[Any]) -> NDArray[Any]:
         """Return a copy of `source` that no later call overwrites while anybody holds it."""
-        for buffer in self._kept:
-            # Two references: the list's and this loop's (plus the call's own argument).
-            if sys.getrefcount(buffer) == 3 and buffer.shape == source.shape:
+        for buffer, holders in zip(self._kept, self._holders(), strict=True):
+            if holders == self._unshared:
                 np.copyto(buffer, source)
                 return buffer[:]
         buffer = source.copy()
@@ -45,6 +49,17 @@ class _Buffers:
             self._kept.append(buffer)
             return buffer[:]
         return buffer
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _with_companion(name: str, facts: NDArray[np.bool_] | None, where: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return a fact that is true of some games as `info` holds it, or nothing where it is true of none."""
+    if facts is None or not (facts & where).any():
+        return {}
+    return {name: facts & where, f"_{name}": facts & where}
 
 
 class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[Any]]):
@@ -85,14 +100,21 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+        if not _is_whole(num_envs) or num_envs < 1:
             raise ValueError(f"num_envs={num_envs!r} is not allowed: give a whole number of at least 1")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(
                 f"render_mode={render_mode!r} is not allowed: choose one of {self.metadata['render_modes']}"
             )
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise ValueError(f"max_episode_steps={max_episode_steps!r} is not allowed: give None or at least 1")
+        if max_episode_steps is not None and not (_is_whole(max_episode_steps) and max_episode_steps >= 1):
+            raise ValueError(
+                f"max_episode_steps={max_episode_steps!r} is not allowed: give None or a whole number of at least 1"
+            )
+        if not isinstance(copy, bool):
+            raise ValueError(f"copy={copy!r} is not allowed: give True or False")
+        modes = {mode.value: mode for mode in AutoresetMode}
+        if not isinstance(autoreset_mode, AutoresetMode) and autoreset_mode not in modes:
+            raise ValueError(f"autoreset_mode={autoreset_mode!r} is not allowed: choose one of {', '.join(modes)}")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.illegal_action = check_illegal_action(illegal_action)
@@ -109,6 +131,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._generators: list[np.random.Generator] = []
+        self._seeds: list[int] = []
         self._upcoming = np.zeros((self.num_envs, BLOCK), np.uint64)
         self._next = np.full(self.num_envs, BLOCK, np.int64)
         self._elapsed = np.zeros(self.num_envs, np.int64)
@@ -126,24 +149,44 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
     @property
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The generator of each game (it runs ahead of the deals it gave by up to a block)."""
+        self._need_generators()
         return tuple(self._generators)
 
-    def _seed(self, seed: int | Sequence[int | None] | None, chosen: NDArray[np.bool_]) -> None:
-        if seed is None:
-            seeds: list[int | None] = [None] * self.num_envs
-        elif isinstance(seed, (int, np.integer)):
-            seeds = [int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-            if len(seeds) != self.num_envs:
-                raise ValueError(f"there are {self.num_envs} games, but {len(seeds)} seeds: give one for each")
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The seed of each game's generator."""
+        self._need_generators()
+        return tuple(self._seeds)
+
+    def _need_generators(self) -> None:
+        if not self._generators:
+            self._seed([None] * self.num_envs, self._all)
+
+    def _seed(self, seeds: list[int | None], chosen: NDArray[np.bool_]) -> None:
         fresh = not self._generators
+        made = {
+            i: seeding.np_random(number)
+            for i, (number, reseed) in enumerate(zip(seeds, chosen, strict=True))
+            if fresh or (reseed and number is not None)
+        }
+        # Nothing is changed before all seeds have proved right.
         if fresh:
-            self._generators = [np.random.Generator(np.random.PCG64(0))] * self.num_envs
-        for i, (number, reseed) in enumerate(zip(seeds, chosen, strict=True)):
-            if fresh or (reseed and number is not None):
-                self._generators[i] = seeding.np_random(number)[0]
-                self._next[i] = BLOCK
+            self._generators = [generator for generator, _ in made.values()]
+            self._seeds = [seed for _, seed in made.values()]
+        for i, (generator, seed) in made.items():
+            self._generators[i], self._seeds[i] = generator, seed
+            self._next[i] = BLOCK
+
+    def _list_of_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+            return [int(seed) + i for i in range(self.num_envs)]
+        if isinstance(seed, str) or not isinstance(seed, (Sequence, np.ndarray)) or np.ndim(seed) != 1:  # type: ignore[arg-type]
+            raise TypeError(f"seed is None, a whole number, or a list of one for each game, not {seed!r}")
+        if len(seed) != self.num_envs:
+            raise ValueError(f"there are {self.num_envs} games, but {len(seed)} seeds: give one for each")
+        return [int(number) if _is_whole(number) else number for number in seed]  # type: ignore[arg-type]
 
     def _draw(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the next deal number of each of the given games."""
@@ -165,15 +208,13 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         shape (num_envs,): which games to start; the others go on).
 
         Raises:
-            TypeError, ValueError: an unknown option, a wrong mask, or no deal numbers.
+            TypeError, ValueError: an unknown option, a wrong mask, or no deal numbers; nothing changes.
         """
-        given = dict(options or {})
-        chosen = self._reset_mask(given.pop("reset_mask", None))
-        deals = given.pop("deal", None)
-        if given:
-            raise ValueError(f"reset has no option {next(iter(given))!r}: it takes 'deal' and 'reset_mask'")
+        given = check_reset_options(options, "deal", "reset_mask")
+        chosen = self._reset_mask(given.get("reset_mask"))
+        deals = given.get("deal")
         numbers = None if deals is None else self._given_deals(deals)
-        self._seed(seed, chosen)
+        self._seed(self._list_of_seeds(seed), chosen)
         self._start(np.flatnonzero(chosen), numbers)
         self._started = True
         return self._observe(), self._info()
@@ -218,7 +259,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if not self._started:
             raise ResetNeeded(f"{self.game.id}: call reset() before step()")
         chosen = self._check_actions(actions)
-        resetting = self._before_step(chosen)
+        resetting = self._before_step(actions, chosen)
         rows = self._rows
         rows.advance(self._modes, self._deals, chosen)
         rewards = rows.rewards.copy()
@@ -233,13 +274,17 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         else:
             truncated = self._elapsed >= self.max_episode_steps
             self._ended = terminated | truncated
-        extra = self._illegal_info() if self.illegal_action == "forfeit" else {}
-        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
-            extra = {**self._final(extra), **extra}
+        same_step = self.autoreset_mode == AutoresetMode.SAME_STEP and bool(self._ended.any())
+        illegal = self._illegal() if self.illegal_action == "forfeit" else None
+        if same_step:
+            final = self._final(illegal)
+            extra = {**final, **_with_companion("illegal_action", illegal, ~self._ended)}
             self._start(np.flatnonzero(self._ended))
+        else:
+            extra = _with_companion("illegal_action", illegal, self._all)
         return self._observe(), rewards, terminated, truncated, {**self._info(), **extra}
 
-    def _before_step(self, actions: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def _before_step(self, given: Any, actions: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Set the modes of the coming step; return the games that it resets (next-step autoreset), or None."""
         self._modes[:] = STEP
         resetting = None
@@ -251,7 +296,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
                 )
             self._modes[resetting] = DEAL
         if self.illegal_action == "raise":
-            self._refuse_illegal(actions, self._ended)
+            self._refuse_illegal(given, actions, self._ended)
         if resetting is not None:
             self._deals[resetting] = self._draw(resetting)
         return resetting
@@ -264,13 +309,14 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             raise TypeError(f"actions must be whole numbers, not {chosen.dtype}")
         return np.ascontiguousarray(chosen, np.int64)
 
-    def _refuse_illegal(self, actions: NDArray[np.int64], resetting: NDArray[np.bool_]) -> None:
+    def _refuse_illegal(self, given: Any, actions: NDArray[np.int64], resetting: NDArray[np.bool_]) -> None:
         within = (actions >= 0) & (actions < self.layout.actions)
         legal = within & (self._rows.masks[np.arange(self.num_envs), np.where(within, actions, 0)] != 0)
         faults = np.flatnonzero(~legal & ~resetting)
+        faults = faults[self._rows.masks[faults].any(axis=1)]
         if len(faults):
             i = int(faults[0])
-            action = int(actions[i])
+            action = int(np.asarray(given)[i])  # as given: a huge unsigned number became a negative one
             what = (
                 f" ({self.game.describe(self._rows.states[i], action)}) is not legal there"
                 if within[i]
@@ -280,14 +326,14 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
                 f"action {action} of {self.game.id} in game {i}{what}. Choose among the legal ones: info['action_mask']"
             )
 
-    def _illegal_info(self) -> dict[str, Any]:
-        illegal = (self._rows.status & ILLEGAL) != 0
+    def _illegal(self) -> NDArray[np.bool_] | None:
+        illegal: NDArray[np.bool_] = (self._rows.status & ILLEGAL) != 0
         if not illegal.any():
-            return {}
+            return None
         if not self._warned:
             gymnasium.logger.warn(forfeit_warning(self.game.id))
             self._warned = True
-        return {"illegal_action": illegal, "_illegal_action": illegal.copy()}
+        return illegal
 
     def _observe(self) -> NDArray[np.int8]:
         return self._buffers.copy(self._live_observations) if self.copy else self._live_observations
@@ -303,7 +349,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         views = {name: self._rows.states[name] for name in self.layout.summary}
         return {"action_mask": self._rows.masks, "deal": self._deals, **views}
 
-    def _final(self, extra: dict[str, Any]) -> dict[str, Any]:
+    def _final(self, illegal: NDArray[np.bool_] | None) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the games that have just ended."""
         ended = np.flatnonzero(self._ended)
         final_obs = np.full(self.num_envs, None, dtype=object)
@@ -314,7 +360,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             info[name] = np.zeros_like(value)
             info[name][ended] = value[ended]
             info[f"_{name}"] = self._ended.copy()
-        info |= extra
+        info |= _with_companion("illegal_action", illegal, self._ended)
         return {
             "final_obs": final_obs,
             "_final_obs": self._ended.copy(),
@@ -347,3 +393,14 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
 
         draw: Any = render.ansi if self.render_mode == "ansi" else render.rgb_array
         return tuple(draw(self.layout, self.game.table(state), self.game.title) for state in self._rows.states)
+
+    def __getstate__(self) -> dict[str, Any]:
+        derived = ("game", "options", "layout", "_live_observations", "_buffers")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        rows = self._rows
+        self.game, self.options, self.layout = rows.game, rows.options, rows.layout
+        self._live_observations = rows.observations
+        self._buffers = _Buffers()
