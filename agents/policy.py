@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -25,8 +30,8 @@ class Turn:
 
     Attributes:
         game, options: which game, under which options (normal form).
-        states: the positions, shape (n,), dtype `game.state`; their hidden cards and their future chance have been dealt
-            anew at random (`determinize`), so that whatever a policy reads or searches there is honest.
+        states: the positions, shape (n,), dtype `game.state`; their hidden cards and their future chance have been
+            dealt anew at random (`determinize`), so that whatever a policy reads or searches there is honest.
         masks: legal actions, int8, shape (n, actions); every row has at least one.
     """
 
@@ -63,7 +68,7 @@ class _Observations(dict[str, NDArray[np.int8]]):
 
 
 def see(game: Game, options: Mapping[str, Any], states: NDArray[Any], masks: NDArray[Any], key: int) -> Turn:
-    """Return the turn that a player sees in `states`: a copy whose hidden cards are dealt anew from the number `key`."""
+    """Return the turn that a player sees in `states`: a copy with its hidden cards dealt anew from the number `key`."""
     hidden = states.copy()
     keys = np.random.default_rng(key).integers(0, 2**64, len(states), dtype=np.uint64)
     determinize_rows(hidden, keys)
@@ -75,11 +80,13 @@ class Policy(ABC):
 
     Class attributes:
         name: what tables call it.
-        version: changed whenever its play changes (results are cached by it).
+        version: changed whenever its play changes; results tell it.
+        game_id: the only game that it plays, or "" when it plays any.
     """
 
     name: str = ""
     version: int = 1
+    game_id: str = ""
 
     @abstractmethod
     def act(self, turn: Turn) -> NDArray[np.int64]:
@@ -91,37 +98,52 @@ class Policy(ABC):
 
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
         """Raise ValueError where this policy cannot play the game under these options."""
-        del game, options
+        del options
+        if self.game_id and game.id != self.game_id:
+            raise ValueError(f"policy {self.name!r} plays {self.game_id}, not {game.id}")
 
     def choose(self, env: Any) -> int:
-        """Return an action for a single environment (wrapped or not), which it leaves untouched."""
-        bare: PatienceEnv = env.unwrapped
+        """Return an action for a single environment (wrapped or not), which it leaves untouched.
+
+        The hidden cards that the policy is shown are drawn from what the player sees, so that the same position gets
+        the same answer (from a policy that makes no random choices of its own).
+
+        Raises:
+            TypeError: no environment of this package.
+            ValueError: the policy does not play this game, or the episode is over.
+        """
+        bare = getattr(env, "unwrapped", env)
+        if not isinstance(bare, PatienceEnv):
+            raise TypeError(f"choose needs an environment of patience_env, not {type(bare).__name__}")
+        self.check(bare.game, bare.options)
+        masks = bare.action_masks()[None].astype(np.int8)
+        if not masks.any():
+            raise ValueError(f"{bare.game.id}: there is nothing to choose: no episode is in progress, call reset()")
         states = bare.state_rows()
-        turn = see(bare.game, bare.options, states, bare.action_masks()[None], np.random.SeedSequence().entropy)  # type: ignore[arg-type]
-        return int(self.act(turn)[0])
+        seen = Turn(bare.game, bare.options, states, masks).observations("cards")
+        key = int.from_bytes(blake2b(seen.tobytes(), digest_size=8).digest(), "big")
+        return int(self.act(see(bare.game, bare.options, states, masks, key))[0])
 
 
 class KernelPolicy(Policy):
     """A policy that is one compiled loop `kernel(states, masks, actions)`: it writes an action for every row."""
 
     kernel: Callable[[NDArray[Any], NDArray[np.int8], NDArray[np.int64]], None]
-    game_id: str = ""
 
     def act(self, turn: Turn) -> NDArray[np.int64]:
         actions = np.zeros(len(turn), np.int64)
         type(self).kernel(turn.states, turn.masks, actions)
         return actions
 
-    def check(self, game: Game, options: Mapping[str, Any]) -> None:
-        if self.game_id and game.id != self.game_id:
-            raise ValueError(f"{self.name} plays {self.game_id}, not {game.id}")
 
-
+# Names of policies that play any game: `module:attribute`, imported when asked for.
 GENERAL = {
     "random": "patience_env.agents.basic:RandomPolicy",
     "greedy": "patience_env.agents.basic:GreedyPolicy",
     "sb3": "patience_env.agents.learned:SB3Policy",
+    "model": "patience_env.training.models:ModelPolicy",
 }
+_OPTION = re.compile(r"[:,](?=[A-Za-z_]\w*=)")
 
 
 def game_module(game: Game) -> str:
@@ -130,10 +152,37 @@ def game_module(game: Game) -> str:
 
 
 def policy_names(game_id: str) -> dict[str, str]:
-    """Return the policies that play a game, name -> `module:attribute`: its own (`POLICIES` of its module) and general ones."""
+    """Return the policies that play a game, name -> `module:attribute`: general ones, then those of its own module."""
     module = game_module(get_game(game_id))
     own = import_module(module).POLICIES if find_spec(module) else {}
     return {**GENERAL, **{name: f"{module}:{attribute}" for name, attribute in own.items()}}
+
+
+def read_value(text: str) -> Any:
+    """Return the value of an option written as text: JSON where it is JSON, else the text itself."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError:
+        return text
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def parse_policy(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of a policy written as text.
+
+    `name`, `module:attribute`, each with `:key=value` any number of times (commas between options will do too), or the
+    path of a saved model: a folder (the policy "model") or an SB3 `.zip` ("sb3"). Values are read by `read_value`.
+    """
+    name, *given = _OPTION.split(text)
+    options = {key: read_value(value) for key, _, value in (option.partition("=") for option in given)}
+    if name.endswith(".zip"):
+        return "sb3", {"path": name, **options}
+    if os.path.isdir(name):
+        return "model", {"path": name, **options}
+    return name, options
 
 
 def make_policy(name: str, game_id: str, **options: Any) -> Policy:
@@ -147,16 +196,19 @@ def make_policy(name: str, game_id: str, **options: Any) -> Policy:
     module, colon, attribute = path.partition(":")
     if not colon:
         raise ValueError(
-            f"there is no policy {name!r} for {game_id}: choose {', '.join(known)}, or give module:attribute"
+            f"there is no policy {name!r} for {game_id}: choose {', '.join(known)}, or give module:attribute or a "
+            "model's path"
         )
     try:
         maker = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"policy {path!r} cannot be imported: {error}") from error
     try:
-        policy = maker(**options)
+        inspect.signature(maker).bind(**options)
     except TypeError as error:
-        raise ValueError(f"policy {name!r} does not take {options}: {error}") from error
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
+        raise ValueError(f"policy {name!r} cannot be made with {given}: {error}") from error
+    policy = maker(**options)
     if not isinstance(policy, Policy):
         raise ValueError(f"{path!r} made a {type(policy).__name__}, not a Policy")
     return policy
