@@ -1,0 +1,123 @@
+"""Rule-of-thumb play of La Nivernaise."""
+
+from __future__ import annotations
+
+from patience_env.agents.policy import KernelPolicy
+from patience_env.cards import EMPTY, rank_of, suit_of
+from patience_env.games.nivernaise import (
+    DEPTH,
+    FLANKS,
+    LINE,
+    PACKET_TO_FLANK,
+    REDEAL,
+    ROUND,
+    STOCK_TO_FLANK,
+    TRANSFER,
+    fits,
+    may_pass,
+    vacancies,
+)
+from patience_env.jit import helper, kernel, rule
+
+FAR = 99
+
+
+@helper
+def first_marked(mask, first, end):  # type: ignore[no-untyped-def]
+    """Return the first legal action from `first` on and before `end`, or -1."""
+    for action in range(first, end):
+        if mask[action]:
+            return action
+    return -1
+
+
+@rule
+def reach(state, card):  # type: ignore[no-untyped-def]
+    """Return how far a suit's two foundations, which can pass cards, are from taking a card: > 0 if `up` must grow."""
+    apart = rank_of(card) - int(state.up[suit_of(card)])
+    return apart if apart < 0 else apart - 1
+
+
+@helper
+def helpful_transfer(state):  # type: ignore[no-untyped-def]
+    """Return the transfer that leads by the fewest steps to a foundation's taking an available card, or -1.
+
+    Each step brings the same card nearer, so this never goes to and fro.
+    """
+    best = FAR
+    chosen = -1
+    for i in range(FLANKS + LINE):
+        card = EMPTY
+        if i < FLANKS:
+            card = int(state.flank[i])
+        elif state.height[i - FLANKS]:
+            card = int(state.cards[DEPTH * (i - FLANKS) + state.height[i - FLANKS] - 1])
+        if card != EMPTY:
+            suit = suit_of(card)
+            apart = reach(state, card)
+            giver = 1 if apart > 0 else 0
+            if apart != 0 and abs(apart) < best and may_pass(state, suit, giver):
+                best = abs(apart)
+                chosen = TRANSFER + 2 * suit + giver
+    return chosen
+
+
+@helper
+def shallowest_dig(state, vacant):  # type: ignore[no-untyped-def]
+    """Return the packet whose top to set aside to reach a seen card that fits, if vacancies suffice, or -1."""
+    best = vacant + 1
+    chosen = -1
+    for p in range(LINE):
+        height = int(state.height[p])
+        for depth in range(1, min(height, best)):
+            i = DEPTH * p + height - 1 - depth
+            if not state.hidden[i] and (fits(state, state.cards[i], 0) or fits(state, state.cards[i], 1)):
+                best = depth
+                chosen = p
+                break
+    return chosen
+
+
+@helper
+def lowest_packet(state):  # type: ignore[no-untyped-def]
+    """Return the packet of fewest cards, but not of none (the Line holds some)."""
+    chosen = 0
+    for p in range(LINE):
+        if state.height[p] and (state.height[chosen] == 0 or state.height[p] < state.height[chosen]):
+            chosen = p
+    return chosen
+
+
+@helper
+def thumb(state, mask):  # type: ignore[no-untyped-def]
+    """Play what fits; dig only for a card that fits; keep vacancies until stock and redeal are spent."""
+    action = first_marked(mask, 0, PACKET_TO_FLANK)
+    if action < 0:
+        action = helpful_transfer(state)
+    vacant = vacancies(state)
+    if action < 0 and vacant:
+        p = shallowest_dig(state, vacant)
+        action = PACKET_TO_FLANK + p if p >= 0 else -1
+    if action < 0:
+        action = first_marked(mask, ROUND, REDEAL + 1)
+    if action < 0 and first_marked(mask, PACKET_TO_FLANK, STOCK_TO_FLANK) >= 0:
+        action = PACKET_TO_FLANK + lowest_packet(state)
+    return first_marked(mask, 0, REDEAL + 1) if action < 0 else action
+
+
+@kernel
+def thumb_rows(states, masks, actions):  # type: ignore[no-untyped-def]
+    """Write an action for every row."""
+    for row in range(states.shape[0]):
+        actions[row] = thumb(states[row], masks[row])
+
+
+class ThumbPolicy(KernelPolicy):
+    """Plays every card that fits, digs for seen cards that fit, and keeps vacancies as long as it can."""
+
+    name = "thumb"
+    game_id = "Nivernaise-v0"
+    kernel = staticmethod(thumb_rows)
+
+
+POLICIES = {"thumb": "ThumbPolicy"}

@@ -1,0 +1,592 @@
+"""La Nivernaise.
+
+## Description
+Two packs. Eight cards lie in two Flanks of four, and six packets of four form the Line; the other 72 are the stock. In
+each suit one foundation is built up from the ace and one down from the king. Flank cards and the tops of the packets
+are available; vacancies in the Flanks let the player look below the tops and set cards aside. The rule sheet is
+`seeds/rules/nivernaise.md`.
+
+## Action Space
+`Discrete(45)`, flanks and packets numbered from 0, suits spades, hearts, diamonds, clubs:
+
+* `2 * flank + way` (0 to 15): the flank's card to the ascending (way 0) or descending (way 1) foundation of its suit;
+* `16 + 2 * packet + way` (16 to 27): the packet's top card to a foundation;
+* `28 + packet` (28 to 33): the packet's top card to the lowest-numbered vacant flank;
+* `34`: the next card of the stock to the lowest-numbered vacant flank;
+* `35 + 2 * suit + giver` (35 to 42): the top card of one foundation of a suit to the other, the giver being the
+  ascending (0) or the descending one (1);
+* `43`: deal a round; `44`: redeal.
+
+## Observation Space
+184 places: the eight flanks; the tops of the foundations (ascending then descending, suit by suit); sixteen places for
+each packet, its top card first; 72 places for the stock, the next card first. Cards that the player has not seen are
+face-down; a card once seen stays known, through the redeal too. Then 19 counters: how many cards of each rank (13) and
+of each suit (4) have not been seen, the redeals left and the vacant flanks. `observation="planes"`: int8, shape
+(185, 19); `observation="cards"`: int8, shape (203,).
+
+## Starting State
+Flanks and Line are dealt; the tops of the packets are seen, nothing below them, and no card of the stock.
+
+## Rewards
+1/104 for each card that comes onto a foundation; a return of 1.0 means that the game is won.
+
+## Episode End
+Terminated when all 104 cards are on the foundations, or when no action is legal. Passing cards between two foundations
+can go on for ever: truncated after the registered `max_episode_steps`.
+
+## Arguments
+None of its own.
+
+## Version History
+* v0: first version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, SUITS, card_code, card_text, pack, rank_of, suit_of
+from patience_env.deals import draw_below, shuffle
+from patience_env.game import Counter, Game, Layout, Spot, Table
+from patience_env.jit import helper, rule
+
+CARDS = 104
+FLANKS = 8
+LINE = 6
+FOUR = 4  # cards dealt together on a packet
+DEPTH = 16  # no packet grows deeper: four at first, then four in each of at most three rounds
+STOCK = LINE * DEPTH  # where the stock begins in `cards`
+MOST_STOCK = CARDS - FLANKS - LINE * FOUR
+SUIT_NAMES = ("spades", "hearts", "diamonds", "clubs")
+
+PACKET_TO_FOUNDATION = 2 * FLANKS
+PACKET_TO_FLANK = PACKET_TO_FOUNDATION + 2 * LINE
+STOCK_TO_FLANK = PACKET_TO_FLANK + LINE
+TRANSFER = STOCK_TO_FLANK + 1
+ROUND = TRANSFER + 8
+REDEAL = ROUND + 1
+ACTIONS = REDEAL + 1
+
+STATE = np.dtype(
+    [
+        ("deal", np.uint64),  # the deal number, 0 when unknown
+        ("rng", np.uint64),  # the stream of later chance (the redeal does not shuffle: none)
+        ("first", np.int32),  # the next card of the stock is cards[STOCK + first]
+        ("end", np.int32),  # the stock ends before cards[STOCK + end]
+        ("redeals", np.int32),  # redeals left
+        ("height", np.int32, (LINE,)),  # cards in each packet
+        ("flank", np.int8, (FLANKS,)),  # card code of each flank place, 0 vacant
+        ("up", np.int8, (4,)),  # cards on the foundation of each suit that begins with the ace
+        ("down", np.int8, (4,)),  # cards on the foundation of each suit that begins with the king
+        ("cards", np.int8, (STOCK + CARDS,)),  # packet p, bottom first, from DEPTH * p; then the stock; 0 no card
+        ("hidden", np.int8, (STOCK + CARDS,)),  # 1 where `cards` holds a card that the player has never seen
+        ("unseen", np.int8, (17,)),  # cards never seen of each rank (13), then of each suit (4)
+    ],
+    align=True,
+)
+
+
+@rule
+def see(state, i):  # type: ignore[no-untyped-def]
+    """Let the player know the card at `cards[i]` from now on."""
+    if state.hidden[i]:
+        state.hidden[i] = 0
+        card = int(state.cards[i]) - 1
+        state.unseen[card % 13] -= 1
+        state.unseen[13 + card // 13] -= 1
+
+
+@rule
+def vacancies(state):  # type: ignore[no-untyped-def]
+    """Return how many flank places are vacant."""
+    count = 0
+    for f in range(FLANKS):
+        count += state.flank[f] == EMPTY
+    return count
+
+
+@rule
+def vacancy(state):  # type: ignore[no-untyped-def]
+    """Return the lowest-numbered vacant flank, or FLANKS when there is none."""
+    f = 0
+    while f < FLANKS and state.flank[f] != EMPTY:
+        f += 1
+    return f
+
+
+@helper
+def look_into_packets(state):  # type: ignore[no-untyped-def]
+    """See the top of each packet and as many cards below it as there are vacancies in the Flanks."""
+    deep = vacancies(state) + 1
+    for p in range(LINE):
+        height = int(state.height[p])
+        for i in range(DEPTH * p + max(height - deep, 0), DEPTH * p + height):
+            see(state, i)
+
+
+@helper
+def deal_packet(state, p):  # type: ignore[no-untyped-def]
+    """Deal four cards of the stock, or what remains of it, together on a packet."""
+    for _ in range(min(FOUR, state.end - state.first)):
+        source = STOCK + state.first
+        target = DEPTH * p + state.height[p]
+        state.cards[target] = state.cards[source]
+        state.hidden[target] = state.hidden[source]
+        state.cards[source] = EMPTY
+        state.hidden[source] = 0
+        state.first += 1
+        state.height[p] += 1
+
+
+@helper
+def deal_round(state):  # type: ignore[no-untyped-def]
+    """Deal on each packet in turn from the left, until the stock is out."""
+    for p in range(LINE):
+        deal_packet(state, p)
+
+
+@helper
+def redeal(state):  # type: ignore[no-untyped-def]
+    """Take up the packets from the left, each on those before, turn the whole and deal the Line anew."""
+    count = 0
+    for p in range(LINE):
+        for i in range(DEPTH * p, DEPTH * p + state.height[p]):
+            state.cards[STOCK + count] = state.cards[i]
+            state.hidden[STOCK + count] = state.hidden[i]
+            state.cards[i] = EMPTY
+            state.hidden[i] = 0
+            count += 1
+        state.height[p] = 0
+    state.first = 0
+    state.end = count
+    state.redeals -= 1
+    deal_round(state)
+
+
+@helper
+def deal(state):  # type: ignore[no-untyped-def]
+    """Shuffle two packs and lay out the Flanks, then the Line."""
+    state.rng = state.deal
+    for i in range(STOCK):
+        state.cards[i] = EMPTY
+        state.hidden[i] = 0
+    for i in range(CARDS):
+        state.cards[STOCK + i] = i % PACK + 1
+        state.hidden[STOCK + i] = 1
+    shuffle(state, state.cards, STOCK, STOCK + CARDS)
+    for i in range(13):
+        state.unseen[i] = 8
+    for i in range(13, 17):
+        state.unseen[i] = 26
+    for s in range(4):
+        state.up[s] = 0
+        state.down[s] = 0
+    for p in range(LINE):
+        state.height[p] = 0
+    state.first = 0
+    state.end = CARDS
+    state.redeals = 1
+    for f in range(FLANKS):
+        stock_to_flank(state, f)
+    deal_round(state)
+    look_into_packets(state)
+
+
+@rule
+def fits(state, card, way):  # type: ignore[no-untyped-def]
+    """Tell whether a card is the next of the ascending (way 0) or descending (way 1) foundation of its suit."""
+    suit = suit_of(card)
+    if way == 0:
+        return int(state.up[suit]) + 1 == rank_of(card)
+    return int(state.down[suit]) + rank_of(card) == 13
+
+
+@rule
+def may_pass(state, suit, giver):  # type: ignore[no-untyped-def]
+    """Tell whether the giving foundation's top, not its base, is the next card of the other, begun, foundation."""
+    up = int(state.up[suit])
+    down = int(state.down[suit])
+    return up + down == 13 and up >= 2 - giver and down >= 1 + giver
+
+
+@rule
+def top_of(state, p):  # type: ignore[no-untyped-def]
+    """Return the top card of a packet that holds cards."""
+    return state.cards[DEPTH * p + state.height[p] - 1]
+
+
+@rule
+def mark_fits(state, card, mask, first):  # type: ignore[no-untyped-def]
+    """Mark in `mask[first]` and `mask[first + 1]` which foundations take a card (EMPTY: none); return how many do."""
+    up = 0
+    down = 0
+    if card != EMPTY:
+        up = 1 if fits(state, card, 0) else 0
+        down = 1 if fits(state, card, 1) else 0
+    mask[first] = up
+    mask[first + 1] = down
+    return up + down
+
+
+@helper
+def legal(state, mask):  # type: ignore[no-untyped-def]
+    """Mark the legal actions; return how many they are."""
+    count = 0
+    for f in range(FLANKS):
+        count += mark_fits(state, state.flank[f], mask, 2 * f)
+    vacant = vacancy(state) < FLANKS
+    cards = 0
+    for p in range(LINE):
+        card = top_of(state, p) if state.height[p] else EMPTY
+        count += mark_fits(state, card, mask, PACKET_TO_FOUNDATION + 2 * p)
+        mask[PACKET_TO_FLANK + p] = 1 if vacant and card != EMPTY else 0
+        count += mask[PACKET_TO_FLANK + p]
+        cards += state.height[p]
+    for suit in range(4):
+        for giver in range(2):
+            mask[TRANSFER + 2 * suit + giver] = 1 if may_pass(state, suit, giver) else 0
+            count += mask[TRANSFER + 2 * suit + giver]
+    stock = state.first < state.end
+    mask[STOCK_TO_FLANK] = 1 if stock and vacant else 0
+    mask[ROUND] = 1 if stock else 0
+    mask[REDEAL] = 1 if not stock and cards > 0 and state.redeals > 0 else 0
+    return count + mask[STOCK_TO_FLANK] + mask[ROUND] + mask[REDEAL]
+
+
+@rule
+def add_to_foundation(state, card, way):  # type: ignore[no-untyped-def]
+    """Lay a card on a foundation of its suit."""
+    if way == 0:
+        state.up[suit_of(card)] += 1
+    else:
+        state.down[suit_of(card)] += 1
+
+
+@helper
+def take_top(state, p):  # type: ignore[no-untyped-def]
+    """Take the top card of a packet, which is dealt anew if that was its last, and return it."""
+    state.height[p] -= 1
+    i = DEPTH * p + state.height[p]
+    card = int(state.cards[i])
+    state.cards[i] = EMPTY
+    if state.height[p] == 0:
+        deal_packet(state, p)
+    return card
+
+
+@helper
+def stock_to_flank(state, f):  # type: ignore[no-untyped-def]
+    """Turn the next card of the stock into a vacant flank."""
+    i = STOCK + state.first
+    see(state, i)
+    state.flank[f] = state.cards[i]
+    state.cards[i] = EMPTY
+    state.first += 1
+
+
+@helper
+def play(state, action):  # type: ignore[no-untyped-def]
+    """Play a legal action; return 1/104 for a card brought onto a foundation, else 0."""
+    reward = 0.0
+    if action < PACKET_TO_FLANK:
+        if action < PACKET_TO_FOUNDATION:
+            card = int(state.flank[action // 2])
+            state.flank[action // 2] = EMPTY
+        else:
+            card = take_top(state, (action - PACKET_TO_FOUNDATION) // 2)
+        add_to_foundation(state, card, action % 2)
+        reward = 1.0 / CARDS
+    elif action < STOCK_TO_FLANK:
+        f = vacancy(state)
+        state.flank[f] = take_top(state, action - PACKET_TO_FLANK)
+    elif action == STOCK_TO_FLANK:
+        stock_to_flank(state, vacancy(state))
+    elif action < ROUND:
+        step = 2 * ((action - TRANSFER) % 2) - 1
+        state.up[(action - TRANSFER) // 2] += step
+        state.down[(action - TRANSFER) // 2] -= step
+    elif action == ROUND:
+        deal_round(state)
+    else:
+        redeal(state)
+    look_into_packets(state)
+    return reward
+
+
+@rule
+def played(state):  # type: ignore[no-untyped-def]
+    """Return how many cards are on the foundations."""
+    count = 0
+    for suit in range(4):
+        count += int(state.up[suit]) + int(state.down[suit])
+    return count
+
+
+@rule
+def is_won(state):  # type: ignore[no-untyped-def]
+    """Tell whether all cards are on the foundations."""
+    return played(state) == CARDS
+
+
+@rule
+def as_seen(state, i):  # type: ignore[no-untyped-def]
+    """Return what the player knows of `cards[i]`."""
+    return FACE_DOWN if state.hidden[i] else state.cards[i]
+
+
+@rule
+def foundation_top(state, suit, way):  # type: ignore[no-untyped-def]
+    """Return the top card of a foundation, or EMPTY."""
+    height = int(state.up[suit]) if way == 0 else int(state.down[suit])
+    if height == 0:
+        return EMPTY
+    return PACK // 4 * suit + (height if way == 0 else 14 - height)
+
+
+@helper
+def observe(state, places):  # type: ignore[no-untyped-def]
+    """Write flanks, foundations, packets from the top down, the stock in dealing order, and the counters."""
+    for f in range(FLANKS):
+        places[f] = state.flank[f]
+    for suit in range(4):
+        places[FLANKS + 2 * suit] = foundation_top(state, suit, 0)
+        places[FLANKS + 2 * suit + 1] = foundation_top(state, suit, 1)
+    following = FLANKS + 8
+    for p in range(LINE):
+        height = state.height[p]
+        for depth in range(height):
+            places[following + depth] = as_seen(state, DEPTH * p + height - 1 - depth)
+        for depth in range(height, DEPTH):
+            places[following + depth] = EMPTY
+        following += DEPTH
+    stock = state.end - state.first
+    for i in range(stock):
+        places[following + i] = as_seen(state, STOCK + state.first + i)
+    for i in range(stock, MOST_STOCK):
+        places[following + i] = EMPTY
+    following += MOST_STOCK
+    for i in range(17):
+        places[following + i] = state.unseen[i]
+    places[following + 17] = state.redeals
+    places[following + 18] = vacancies(state)
+
+
+@helper
+def determinize(state, key):  # type: ignore[no-untyped-def]
+    """Shuffle the cards that the player has never seen among their places, from the random bits `key`."""
+    state.rng = key
+    state.deal = 0
+    for i in range(STOCK + CARDS):
+        if state.hidden[i]:
+            j = i + draw_below(state, STOCK + CARDS - i)
+            while not state.hidden[j]:
+                j = i + draw_below(state, STOCK + CARDS - i)
+            card = state.cards[j]
+            state.cards[j] = state.cards[i]
+            state.cards[i] = card
+
+
+def card_in(state: Any, place: int) -> str:
+    """Return the text of a card the player may look at, `??` for a hidden one and `no card` for none."""
+    code = FACE_DOWN if state["hidden"][place] else int(state["cards"][place])
+    return card_text(code) if code else "no card"
+
+
+def describe(state: Any, action: int) -> str:
+    """Say what an action does."""
+    ways = ("up", "down")
+    if action < PACKET_TO_FOUNDATION:
+        card = card_text(int(state["flank"][action // 2]))
+        return f"flank {action // 2 + 1}: {card} to the foundation built {ways[action % 2]}"
+    if action < STOCK_TO_FLANK:
+        to_flank = action >= PACKET_TO_FLANK
+        p = action - PACKET_TO_FLANK if to_flank else (action - PACKET_TO_FOUNDATION) // 2
+        card = card_in(state, DEPTH * p + int(state["height"][p]) - 1) if state["height"][p] else "no card"
+        goal = "a vacant flank" if to_flank else f"the foundation built {ways[action % 2]}"
+        return f"packet {p + 1}: {card} to {goal}"
+    if action == STOCK_TO_FLANK:
+        return "the next card of the stock to a vacant flank"
+    if action < ROUND:
+        suit, giver = divmod(action - TRANSFER, 2)
+        return f"{SUIT_NAMES[suit]}: top card of the foundation built {ways[giver]} to the one built {ways[1 - giver]}"
+    return "deal a round: four cards on each packet" if action == ROUND else "redeal the Line"
+
+
+def foundation_cards(suit: int, way: int, height: int) -> list[str]:
+    """Return the cards of a foundation of a given height, its base first."""
+    ranks = RANKS if way == 0 else RANKS[::-1]
+    return [rank + SUITS[suit] for rank in ranks[:height]]
+
+
+def table(state: Any) -> Table:
+    """Return all piles, bottom first (the stock's next card is its last), and how many redeals are left."""
+    piles = {f"flank {f + 1}": [card_text(int(c))] if c else [] for f, c in enumerate(state["flank"])}
+    for suit, name in enumerate(SUIT_NAMES):
+        for way, height in enumerate((state["up"][suit], state["down"][suit])):
+            piles[f"{name} {('up', 'down')[way]}"] = foundation_cards(suit, way, int(height))
+    for p in range(LINE):
+        piles[f"packet {p + 1}"] = [card_in(state, DEPTH * p + i) for i in range(int(state["height"][p]))]
+    stock = range(STOCK + int(state["first"]), STOCK + int(state["end"]))
+    piles["stock"] = [card_in(state, i) for i in reversed(stock)]
+    piles["redeals"] = [str(int(state["redeals"]))]
+    return piles
+
+
+def read_piles(given: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+    """Return place -> card codes, bottom first, refusing unknown places, unknown cards and a third card of a kind."""
+    flanks = [f"flank {f + 1}" for f in range(FLANKS)]
+    foundations = [f"{name} {way}" for name in SUIT_NAMES for way in ("up", "down")]
+    known = [*flanks, *foundations, *(f"packet {p + 1}" for p in range(LINE)), "stock"]
+    piles: dict[str, list[int]] = {place: [] for place in known}
+    for place, cards in given.items():
+        if place != "redeals" and place not in piles:
+            raise ValueError(f"there is no place {place!r}: the places are {', '.join(known)}, and redeals")
+        if isinstance(cards, str) or not all(isinstance(card, str) for card in cards):
+            raise ValueError(f"{place} must hold a list of two-letter cards, not {cards!r}")
+        if place != "redeals":
+            piles[place] = [card_code(card) for card in cards]
+    copies = [0] * (PACK + 1)
+    for place, codes in piles.items():
+        for code in codes:
+            if code == EMPTY or (code == FACE_DOWN and place in flanks):
+                raise ValueError(f"{place} holds {card_text(code)}: it takes known cards, and an empty one is []")
+            if code != FACE_DOWN:
+                copies[code] += 1
+                if copies[code] > 2:
+                    raise ValueError(f"{place} holds a third {card_text(code)}: two packs have two of each card")
+    return piles
+
+
+def check_piles(piles: Mapping[str, Sequence[int]]) -> None:
+    """Refuse piles that the rules cannot make."""
+    for f in range(FLANKS):
+        if len(piles[f"flank {f + 1}"]) > 1:
+            raise ValueError(f"flank {f + 1} holds {len(piles[f'flank {f + 1}'])} cards: a flank takes one")
+    for suit, name in enumerate(SUIT_NAMES):
+        for way, word in enumerate(("up", "down")):
+            cards = [card_text(code) for code in piles[f"{name} {word}"]]
+            right = foundation_cards(suit, way, len(cards))
+            if cards != right:
+                raise ValueError(f"{name} {word} holds {' '.join(cards)}: it is built {' '.join(right)}")
+    stock = len(piles["stock"])
+    rounds = -(-stock // (LINE * FOUR))
+    if stock > MOST_STOCK:
+        raise ValueError(f"the stock would hold {stock} cards: it never holds more than {MOST_STOCK}")
+    for p in range(LINE):
+        height = len(piles[f"packet {p + 1}"])
+        if height + FOUR * rounds > DEPTH:
+            most = DEPTH - FOUR * rounds
+            raise ValueError(f"packet {p + 1} holds {height} cards: with {stock} in the stock at most {most} can lie")
+        if stock and not height:
+            raise ValueError(f"packet {p + 1} is empty: while there is a stock an emptied packet is dealt anew")
+
+
+def read_redeals(state: Any, given: Mapping[str, Sequence[str]]) -> int:
+    """Return the redeals left: what the table says, else those of the present position (1 before the first deal)."""
+    if "redeals" not in given:
+        return int(state["redeals"]) if state["end"] else 1
+    if list(given["redeals"]) not in (["0"], ["1"]):
+        raise ValueError(f"redeals must be ['0'] or ['1'], the redeals left, not {list(given['redeals'])!r}")
+    return int(given["redeals"][0])
+
+
+def from_table(state: Any, given: Mapping[str, Sequence[str]], rng: np.random.Generator) -> None:
+    """Set up a position; cards given as `??`, and a stock left out, are dealt from what remains of the packs.
+
+    Raises:
+        ValueError: unknown places or cards, more or fewer than 104 cards, or piles that the rules cannot make.
+    """
+    piles = read_piles(given)
+    total = sum(map(len, piles.values()))
+    if "stock" not in given and total <= CARDS:
+        piles["stock"] = [FACE_DOWN] * (CARDS - total)
+    elif total != CARDS:
+        raise ValueError(f"the table holds {total} cards: two packs have {CARDS}")
+    check_piles(piles)
+    redeals = read_redeals(state, given)
+    rest = pack(2).tolist()
+    for codes in piles.values():
+        for code in codes:
+            if code != FACE_DOWN:
+                rest.remove(code)
+    for name in STATE.names or ():
+        state[name] = 0
+    state["rng"] = rng.integers(0, 2**64, dtype=np.uint64)
+    hidden = iter(rng.permutation(np.array(rest, np.int8)))
+    for f in range(FLANKS):
+        state["flank"][f] = sum(piles[f"flank {f + 1}"])
+    for suit, name in enumerate(SUIT_NAMES):
+        state["up"][suit] = len(piles[f"{name} up"])
+        state["down"][suit] = len(piles[f"{name} down"])
+    starts = {f"packet {p + 1}": DEPTH * p for p in range(LINE)} | {"stock": STOCK}
+    for place, start in starts.items():
+        codes = piles[place] if place != "stock" else piles[place][::-1]
+        for i, code in enumerate(codes, start):
+            state["hidden"][i] = code == FACE_DOWN
+            state["cards"][i] = next(hidden) if code == FACE_DOWN else code
+    state["height"] = [len(piles[f"packet {p + 1}"]) for p in range(LINE)]
+    state["end"] = len(piles["stock"])
+    state["redeals"] = redeals
+    state["unseen"][:13] = np.bincount((np.array(rest, int) - 1) % 13, minlength=13)
+    state["unseen"][13:] = np.bincount((np.array(rest, int) - 1) // 13, minlength=4)
+    reveal(state)
+
+
+def reveal(state: Any) -> None:
+    """Let the player see the cards that a position set up from text opens to view."""
+    deep = int(np.count_nonzero(state["flank"] == EMPTY)) + 1
+    for p in range(LINE):
+        height = int(state["height"][p])
+        for i in range(DEPTH * p + max(height - deep, 0), DEPTH * p + height):
+            if state["hidden"][i]:
+                state["hidden"][i] = 0
+                card = int(state["cards"][i]) - 1
+                state["unseen"][[card % 13, 13 + card // 13]] -= 1
+
+
+def layout(options: Mapping[str, Any]) -> Layout:
+    """Return the sizes and names."""
+    del options
+    flanks = [f"flank {f + 1}" for f in range(FLANKS)]
+    foundations = [f"{name} {way}" for name in SUIT_NAMES for way in ("up", "down")]
+    packets = [f"packet {p + 1}" for p in range(LINE)]
+    places = [*flanks, *foundations]
+    places += [f"{packet}, card {i + 1} from the top" for packet in packets for i in range(DEPTH)]
+    places += [f"stock, card {i + 1} to come" for i in range(MOST_STOCK)]
+    counters = [Counter(f"unseen of rank {rank}", 8) for rank in range(1, 14)]
+    counters += [Counter(f"unseen {suit}", 26) for suit in SUIT_NAMES]
+    counters += [Counter("redeals left", 1), Counter("vacant flanks", FLANKS)]
+    spots = {name: Spot(8.6 * (f // 4), 1.1 * (f % 4), label=str(f + 1)) for f, name in enumerate(flanks)}
+    for i, name in enumerate(foundations):
+        spots[name] = Spot(2.1 + 1.5 * (i // 2), 1.1 * (i % 2), label="up" if i % 2 == 0 else "down")
+    for p, name in enumerate(packets):
+        spots[name] = Spot(1.5 + 1.1 * p, 2.4, 0.0, 0.25, label=str(p + 1))
+    spots["stock"] = Spot(10.0, 0.0, 0.004, 0.004, label="stock")
+    return Layout(ACTIONS, tuple(places), tuple(counters), None, spots)
+
+
+def configure(state: Any, options: Mapping[str, Any]) -> None:
+    """Write the options into a fresh state: there are none."""
+
+
+GAME = Game(
+    id="Nivernaise-v0",
+    title="La Nivernaise",
+    state=STATE,
+    packs=2,
+    options=(),
+    layout=layout,
+    configure=configure,
+    deal=deal,
+    legal=legal,
+    play=play,
+    is_won=is_won,
+    observe=observe,
+    determinize=determinize,
+    describe=describe,
+    table=table,
+    from_table=from_table,
+)
