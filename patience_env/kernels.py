@@ -114,7 +114,7 @@ def count_legal(mask):  # type: ignore[no-untyped-def]
     """Return the number of legal actions."""
     count = 0
     for i in range(mask.shape[0]):
-        count += mask[i]
+        count += int(mask[i])
     return count
 
 
