@@ -13,10 +13,9 @@ from patience_env.games.nivernaise import (
     ROUND,
     STOCK_TO_FLANK,
     TRANSFER,
-    fits,
-    may_pass,
     vacancies,
 )
+from patience_env.games.twin_foundations import fits, may_pass
 from patience_env.jit import helper, kernel, rule
 
 FAR = 99

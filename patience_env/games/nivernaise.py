@@ -48,19 +48,37 @@ from typing import Any
 
 import numpy as np
 
-from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, SUITS, card_code, card_text, pack, rank_of, suit_of
+from patience_env.cards import EMPTY, FACE_DOWN, PACK, card_text
 from patience_env.deals import draw_below, shuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
-from patience_env.jit import helper, rule
+from patience_env.games.twin_foundations import (
+    CARDS,
+    FOUNDATIONS,
+    WAYS,
+    add_to_foundation,
+    cards_left,
+    count_unseen,
+    foundation_piles,
+    mark_fits,
+    mark_transfers,
+    played,
+    read_piles,
+    see_card,
+    show_foundations,
+    transfer,
+    transfer_text,
+    unseen_counters,
+)
+from patience_env.jit import helper, kernel, rule
 
-CARDS = 104
 FLANKS = 8
 LINE = 6
 FOUR = 4  # cards dealt together on a packet
 DEPTH = 16  # no packet grows deeper: four at first, then four in each of at most three rounds
 STOCK = LINE * DEPTH  # where the stock begins in `cards`
 MOST_STOCK = CARDS - FLANKS - LINE * FOUR
-SUIT_NAMES = ("spades", "hearts", "diamonds", "clubs")
+FLANK_NAMES = tuple(f"flank {f + 1}" for f in range(FLANKS))
+PACKET_NAMES = tuple(f"packet {p + 1}" for p in range(LINE))
 
 PACKET_TO_FOUNDATION = 2 * FLANKS
 PACKET_TO_FLANK = PACKET_TO_FOUNDATION + 2 * LINE
@@ -94,9 +112,7 @@ def see(state, i):  # type: ignore[no-untyped-def]
     """Let the player know the card at `cards[i]` from now on."""
     if state.hidden[i]:
         state.hidden[i] = 0
-        card = int(state.cards[i]) - 1
-        state.unseen[card % 13] -= 1
-        state.unseen[13 + card // 13] -= 1
+        see_card(state, state.cards[i])
 
 
 @rule
@@ -125,6 +141,12 @@ def look_into_packets(state):  # type: ignore[no-untyped-def]
         height = int(state.height[p])
         for i in range(DEPTH * p + max(height - deep, 0), DEPTH * p + height):
             see(state, i)
+
+
+@kernel
+def look(state):  # type: ignore[no-untyped-def]
+    """Let Python code look into the packets of one position."""
+    look_into_packets(state)
 
 
 @helper
@@ -196,39 +218,9 @@ def deal(state):  # type: ignore[no-untyped-def]
 
 
 @rule
-def fits(state, card, way):  # type: ignore[no-untyped-def]
-    """Tell whether a card is the next of the ascending (way 0) or descending (way 1) foundation of its suit."""
-    suit = suit_of(card)
-    if way == 0:
-        return int(state.up[suit]) + 1 == rank_of(card)
-    return int(state.down[suit]) + rank_of(card) == 13
-
-
-@rule
-def may_pass(state, suit, giver):  # type: ignore[no-untyped-def]
-    """Tell whether the giving foundation's top, not its base, is the next card of the other, begun, foundation."""
-    up = int(state.up[suit])
-    down = int(state.down[suit])
-    return up + down == 13 and up >= 2 - giver and down >= 1 + giver
-
-
-@rule
 def top_of(state, p):  # type: ignore[no-untyped-def]
     """Return the top card of a packet that holds cards."""
     return state.cards[DEPTH * p + state.height[p] - 1]
-
-
-@rule
-def mark_fits(state, card, mask, first):  # type: ignore[no-untyped-def]
-    """Mark in `mask[first]` and `mask[first + 1]` which foundations take a card (EMPTY: none); return how many do."""
-    up = 0
-    down = 0
-    if card != EMPTY:
-        up = 1 if fits(state, card, 0) else 0
-        down = 1 if fits(state, card, 1) else 0
-    mask[first] = up
-    mask[first + 1] = down
-    return up + down
 
 
 @helper
@@ -245,24 +237,12 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
         mask[PACKET_TO_FLANK + p] = 1 if vacant and card != EMPTY else 0
         count += mask[PACKET_TO_FLANK + p]
         cards += state.height[p]
-    for suit in range(4):
-        for giver in range(2):
-            mask[TRANSFER + 2 * suit + giver] = 1 if may_pass(state, suit, giver) else 0
-            count += mask[TRANSFER + 2 * suit + giver]
+    count += mark_transfers(state, mask, TRANSFER)
     stock = state.first < state.end
     mask[STOCK_TO_FLANK] = 1 if stock and vacant else 0
     mask[ROUND] = 1 if stock else 0
     mask[REDEAL] = 1 if not stock and cards > 0 and state.redeals > 0 else 0
     return count + mask[STOCK_TO_FLANK] + mask[ROUND] + mask[REDEAL]
-
-
-@rule
-def add_to_foundation(state, card, way):  # type: ignore[no-untyped-def]
-    """Lay a card on a foundation of its suit."""
-    if way == 0:
-        state.up[suit_of(card)] += 1
-    else:
-        state.down[suit_of(card)] += 1
 
 
 @helper
@@ -305,24 +285,13 @@ def play(state, action):  # type: ignore[no-untyped-def]
     elif action == STOCK_TO_FLANK:
         stock_to_flank(state, vacancy(state))
     elif action < ROUND:
-        step = 2 * ((action - TRANSFER) % 2) - 1
-        state.up[(action - TRANSFER) // 2] += step
-        state.down[(action - TRANSFER) // 2] -= step
+        transfer(state, (action - TRANSFER) // 2, (action - TRANSFER) % 2)
     elif action == ROUND:
         deal_round(state)
     else:
         redeal(state)
     look_into_packets(state)
     return reward
-
-
-@rule
-def played(state):  # type: ignore[no-untyped-def]
-    """Return how many cards are on the foundations."""
-    count = 0
-    for suit in range(4):
-        count += int(state.up[suit]) + int(state.down[suit])
-    return count
 
 
 @rule
@@ -337,23 +306,12 @@ def as_seen(state, i):  # type: ignore[no-untyped-def]
     return FACE_DOWN if state.hidden[i] else state.cards[i]
 
 
-@rule
-def foundation_top(state, suit, way):  # type: ignore[no-untyped-def]
-    """Return the top card of a foundation, or EMPTY."""
-    height = int(state.up[suit]) if way == 0 else int(state.down[suit])
-    if height == 0:
-        return EMPTY
-    return PACK // 4 * suit + (height if way == 0 else 14 - height)
-
-
 @helper
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write flanks, foundations, packets from the top down, the stock in dealing order, and the counters."""
     for f in range(FLANKS):
         places[f] = state.flank[f]
-    for suit in range(4):
-        places[FLANKS + 2 * suit] = foundation_top(state, suit, 0)
-        places[FLANKS + 2 * suit + 1] = foundation_top(state, suit, 1)
+    show_foundations(state, places, FLANKS)
     following = FLANKS + 8
     for p in range(LINE):
         height = state.height[p]
@@ -397,91 +355,50 @@ def card_in(state: Any, place: int) -> str:
 
 def describe(state: Any, action: int) -> str:
     """Say what an action does."""
-    ways = ("up", "down")
     if action < PACKET_TO_FOUNDATION:
         card = card_text(int(state["flank"][action // 2]))
-        return f"flank {action // 2 + 1}: {card} to the foundation built {ways[action % 2]}"
+        return f"flank {action // 2 + 1}: {card} to the foundation built {WAYS[action % 2]}"
     if action < STOCK_TO_FLANK:
         to_flank = action >= PACKET_TO_FLANK
         p = action - PACKET_TO_FLANK if to_flank else (action - PACKET_TO_FOUNDATION) // 2
         card = card_in(state, DEPTH * p + int(state["height"][p]) - 1) if state["height"][p] else "no card"
-        goal = "a vacant flank" if to_flank else f"the foundation built {ways[action % 2]}"
+        goal = "a vacant flank" if to_flank else f"the foundation built {WAYS[action % 2]}"
         return f"packet {p + 1}: {card} to {goal}"
     if action == STOCK_TO_FLANK:
         return "the next card of the stock to a vacant flank"
     if action < ROUND:
-        suit, giver = divmod(action - TRANSFER, 2)
-        return f"{SUIT_NAMES[suit]}: top card of the foundation built {ways[giver]} to the one built {ways[1 - giver]}"
+        return transfer_text(*divmod(action - TRANSFER, 2))
     return "deal a round: four cards on each packet" if action == ROUND else "redeal the Line"
-
-
-def foundation_cards(suit: int, way: int, height: int) -> list[str]:
-    """Return the cards of a foundation of a given height, its base first."""
-    ranks = RANKS if way == 0 else RANKS[::-1]
-    return [rank + SUITS[suit] for rank in ranks[:height]]
 
 
 def table(state: Any) -> Table:
     """Return all piles, bottom first (the stock's next card is its last), and how many redeals are left."""
-    piles = {f"flank {f + 1}": [card_text(int(c))] if c else [] for f, c in enumerate(state["flank"])}
-    for suit, name in enumerate(SUIT_NAMES):
-        for way, height in enumerate((state["up"][suit], state["down"][suit])):
-            piles[f"{name} {('up', 'down')[way]}"] = foundation_cards(suit, way, int(height))
-    for p in range(LINE):
-        piles[f"packet {p + 1}"] = [card_in(state, DEPTH * p + i) for i in range(int(state["height"][p]))]
+    piles = {name: [card_text(int(c))] if c else [] for name, c in zip(FLANK_NAMES, state["flank"], strict=True)}
+    piles |= foundation_piles(state)
+    for p, name in enumerate(PACKET_NAMES):
+        piles[name] = [card_in(state, DEPTH * p + i) for i in range(int(state["height"][p]))]
     stock = range(STOCK + int(state["first"]), STOCK + int(state["end"]))
     piles["stock"] = [card_in(state, i) for i in reversed(stock)]
     piles["redeals"] = [str(int(state["redeals"]))]
     return piles
 
 
-def read_piles(given: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Return place -> card codes, bottom first, refusing unknown places, unknown cards and a third card of a kind."""
-    flanks = [f"flank {f + 1}" for f in range(FLANKS)]
-    foundations = [f"{name} {way}" for name in SUIT_NAMES for way in ("up", "down")]
-    known = [*flanks, *foundations, *(f"packet {p + 1}" for p in range(LINE)), "stock"]
-    piles: dict[str, list[int]] = {place: [] for place in known}
-    for place, cards in given.items():
-        if place != "redeals" and place not in piles:
-            raise ValueError(f"there is no place {place!r}: the places are {', '.join(known)}, and redeals")
-        if isinstance(cards, str) or not all(isinstance(card, str) for card in cards):
-            raise ValueError(f"{place} must hold a list of two-letter cards, not {cards!r}")
-        if place != "redeals":
-            piles[place] = [card_code(card) for card in cards]
-    copies = [0] * (PACK + 1)
-    for place, codes in piles.items():
-        for code in codes:
-            if code == EMPTY or (code == FACE_DOWN and place in flanks):
-                raise ValueError(f"{place} holds {card_text(code)}: it takes known cards, and an empty one is []")
-            if code != FACE_DOWN:
-                copies[code] += 1
-                if copies[code] > 2:
-                    raise ValueError(f"{place} holds a third {card_text(code)}: two packs have two of each card")
-    return piles
-
-
 def check_piles(piles: Mapping[str, Sequence[int]]) -> None:
-    """Refuse piles that the rules cannot make."""
-    for f in range(FLANKS):
-        if len(piles[f"flank {f + 1}"]) > 1:
-            raise ValueError(f"flank {f + 1} holds {len(piles[f'flank {f + 1}'])} cards: a flank takes one")
-    for suit, name in enumerate(SUIT_NAMES):
-        for way, word in enumerate(("up", "down")):
-            cards = [card_text(code) for code in piles[f"{name} {word}"]]
-            right = foundation_cards(suit, way, len(cards))
-            if cards != right:
-                raise ValueError(f"{name} {word} holds {' '.join(cards)}: it is built {' '.join(right)}")
+    """Refuse flanks, packets and stock that the rules cannot make."""
+    for name in FLANK_NAMES:
+        if len(piles[name]) > 1:
+            raise ValueError(f"{name} holds {len(piles[name])} cards: a flank takes one")
+        if FACE_DOWN in piles[name]:
+            raise ValueError(f"{name} holds ??: its card is known")
     stock = len(piles["stock"])
-    rounds = -(-stock // (LINE * FOUR))
     if stock > MOST_STOCK:
         raise ValueError(f"the stock would hold {stock} cards: it never holds more than {MOST_STOCK}")
-    for p in range(LINE):
-        height = len(piles[f"packet {p + 1}"])
-        if height + FOUR * rounds > DEPTH:
-            most = DEPTH - FOUR * rounds
-            raise ValueError(f"packet {p + 1} holds {height} cards: with {stock} in the stock at most {most} can lie")
-        if stock and not height:
-            raise ValueError(f"packet {p + 1} is empty: while there is a stock an emptied packet is dealt anew")
+    most = DEPTH - FOUR * -(-stock // (LINE * FOUR))
+    for name in PACKET_NAMES:
+        if len(piles[name]) > most:
+            raise ValueError(f"{name} holds {len(piles[name])} cards: with {stock} in the stock at most {most} can lie")
+        if stock and not piles[name]:
+            raise ValueError(f"{name} is empty: while there is a stock an emptied packet is dealt anew")
 
 
 def read_redeals(state: Any, given: Mapping[str, Sequence[str]]) -> int:
@@ -499,70 +416,40 @@ def from_table(state: Any, given: Mapping[str, Sequence[str]], rng: np.random.Ge
     Raises:
         ValueError: unknown places or cards, more or fewer than 104 cards, or piles that the rules cannot make.
     """
-    piles = read_piles(given)
-    total = sum(map(len, piles.values()))
-    if "stock" not in given and total <= CARDS:
-        piles["stock"] = [FACE_DOWN] * (CARDS - total)
-    elif total != CARDS:
-        raise ValueError(f"the table holds {total} cards: two packs have {CARDS}")
+    piles = read_piles(given, (*FLANK_NAMES, *FOUNDATIONS, *PACKET_NAMES, "stock"), ("redeals",))
     check_piles(piles)
     redeals = read_redeals(state, given)
-    rest = pack(2).tolist()
-    for codes in piles.values():
-        for code in codes:
-            if code != FACE_DOWN:
-                rest.remove(code)
+    rest = cards_left(piles)
     for name in STATE.names or ():
         state[name] = 0
     state["rng"] = rng.integers(0, 2**64, dtype=np.uint64)
     hidden = iter(rng.permutation(np.array(rest, np.int8)))
-    for f in range(FLANKS):
-        state["flank"][f] = sum(piles[f"flank {f + 1}"])
-    for suit, name in enumerate(SUIT_NAMES):
-        state["up"][suit] = len(piles[f"{name} up"])
-        state["down"][suit] = len(piles[f"{name} down"])
-    starts = {f"packet {p + 1}": DEPTH * p for p in range(LINE)} | {"stock": STOCK}
+    state["flank"] = [sum(piles[name]) for name in FLANK_NAMES]
+    state["up"] = [len(piles[name]) for name in FOUNDATIONS[::2]]
+    state["down"] = [len(piles[name]) for name in FOUNDATIONS[1::2]]
+    starts = {name: DEPTH * p for p, name in enumerate(PACKET_NAMES)} | {"stock": STOCK}
     for place, start in starts.items():
-        codes = piles[place] if place != "stock" else piles[place][::-1]
-        for i, code in enumerate(codes, start):
+        for i, code in enumerate(piles[place] if place != "stock" else piles[place][::-1], start):
             state["hidden"][i] = code == FACE_DOWN
             state["cards"][i] = next(hidden) if code == FACE_DOWN else code
-    state["height"] = [len(piles[f"packet {p + 1}"]) for p in range(LINE)]
+    state["height"] = [len(piles[name]) for name in PACKET_NAMES]
     state["end"] = len(piles["stock"])
     state["redeals"] = redeals
-    state["unseen"][:13] = np.bincount((np.array(rest, int) - 1) % 13, minlength=13)
-    state["unseen"][13:] = np.bincount((np.array(rest, int) - 1) // 13, minlength=4)
-    reveal(state)
-
-
-def reveal(state: Any) -> None:
-    """Let the player see the cards that a position set up from text opens to view."""
-    deep = int(np.count_nonzero(state["flank"] == EMPTY)) + 1
-    for p in range(LINE):
-        height = int(state["height"][p])
-        for i in range(DEPTH * p + max(height - deep, 0), DEPTH * p + height):
-            if state["hidden"][i]:
-                state["hidden"][i] = 0
-                card = int(state["cards"][i]) - 1
-                state["unseen"][[card % 13, 13 + card // 13]] -= 1
+    state["unseen"] = count_unseen(rest)
+    look(state)
 
 
 def layout(options: Mapping[str, Any]) -> Layout:
     """Return the sizes and names."""
     del options
-    flanks = [f"flank {f + 1}" for f in range(FLANKS)]
-    foundations = [f"{name} {way}" for name in SUIT_NAMES for way in ("up", "down")]
-    packets = [f"packet {p + 1}" for p in range(LINE)]
-    places = [*flanks, *foundations]
-    places += [f"{packet}, card {i + 1} from the top" for packet in packets for i in range(DEPTH)]
+    places = [*FLANK_NAMES, *FOUNDATIONS]
+    places += [f"{packet}, card {i + 1} from the top" for packet in PACKET_NAMES for i in range(DEPTH)]
     places += [f"stock, card {i + 1} to come" for i in range(MOST_STOCK)]
-    counters = [Counter(f"unseen of rank {rank}", 8) for rank in range(1, 14)]
-    counters += [Counter(f"unseen {suit}", 26) for suit in SUIT_NAMES]
-    counters += [Counter("redeals left", 1), Counter("vacant flanks", FLANKS)]
-    spots = {name: Spot(8.6 * (f // 4), 1.1 * (f % 4), label=str(f + 1)) for f, name in enumerate(flanks)}
-    for i, name in enumerate(foundations):
+    counters = [*unseen_counters(), Counter("redeals left", 1), Counter("vacant flanks", FLANKS)]
+    spots = {name: Spot(8.6 * (f // 4), 1.1 * (f % 4), label=str(f + 1)) for f, name in enumerate(FLANK_NAMES)}
+    for i, name in enumerate(FOUNDATIONS):
         spots[name] = Spot(2.1 + 1.5 * (i // 2), 1.1 * (i % 2), label="up" if i % 2 == 0 else "down")
-    for p, name in enumerate(packets):
+    for p, name in enumerate(PACKET_NAMES):
         spots[name] = Spot(1.5 + 1.1 * p, 2.4, 0.0, 0.25, label=str(p + 1))
     spots["stock"] = Spot(10.0, 0.0, 0.004, 0.004, label="stock")
     return Layout(ACTIONS, tuple(places), tuple(counters), None, spots)

@@ -400,7 +400,7 @@ def test_describe_tells_every_action() -> None:
         ({"flank 9": ["AS"]}, "there is no place 'flank 9'"),
         ({"flank 1": "AS"}, "flank 1 must hold a list of two-letter cards"),
         ({"flank 1": ["AS", "2S"]}, "flank 1 holds 2 cards: a flank takes one"),
-        ({"flank 1": ["??"]}, "flank 1 holds ??: it takes known cards"),
+        ({"flank 1": ["??"]}, "flank 1 holds ??: its card is known"),
         ({"flank 1": ["1S"]}, "'1S' is no card"),
         ({f"flank {i}": ["AS"] for i in range(1, 4)}, "flank 3 holds a third AS"),
         ({"spades up": ["2S"]}, "spades up holds 2S: it is built AS"),
