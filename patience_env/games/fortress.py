@@ -153,7 +153,7 @@ def lay_out(state):  # type: ignore[no-untyped-def]
 def has_opening(state):  # type: ignore[no-untyped-def]
     """Tell whether an ace lies outside, or two neighbours of a suit do."""
     for row in range(ROWS):
-        card = int(state.wall[LONGEST * row + state.length[row] - 1])
+        card = int(state.wall[LONGEST * row + int(state.length[row]) - 1])
         if rank_of(card) == 1 or state.outside[slot_of(card) + 1] > 0:
             return True
     return False
