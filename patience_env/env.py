@@ -322,6 +322,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self._live = facts["live"]
         if not self._live:
             self._mask[:] = 0
+        self._draw_window()
 
     def determinize(self, rng: np.random.Generator | int) -> PatienceEnv:
         """Re-deal, in place, all that the player cannot know; return this environment.
@@ -347,7 +348,11 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         return self._rows.states.copy()
 
     def render(self) -> Any:
-        """Draw the table: a string ("ansi"), a uint8 array (height, width, 3) ("rgb_array") or None ("human")."""
+        """Draw the table: a string ("ansi"), a uint8 array (height, width, 3) ("rgb_array") or None ("human").
+
+        Raises:
+            ResetNeeded: nothing is dealt yet.
+        """
         if self.render_mode is None:
             gymnasium.logger.warn(
                 "You are calling render() without a render mode: use "
@@ -355,30 +360,47 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
             )
             return None
         self._need_position("render()")
-        from patience_env import render
-
-        if self.render_mode == "ansi":
-            return render.ansi(self.layout, self.table(), self._caption())
-        if self.render_mode == "rgb_array":
-            return render.rgb_array(self.layout, self.table(), self._caption())
-        self._draw_window()
-        return None
+        if self.render_mode == "human":
+            self._draw_window()
+            return None
+        return self._picture(self.render_mode)
 
     def svg(self) -> str:
-        """Return the table as an SVG picture."""
+        """Return the table as an SVG picture.
+
+        Raises:
+            ResetNeeded: nothing is dealt yet.
+        """
+        self._need_position("svg()")
+        return str(self._picture("svg"))
+
+    def _picture(self, kind: str) -> Any:
+        """Return the picture that the function of that name in `patience_env.render` draws."""
         from patience_env import render
 
-        return render.svg(self.layout, self.table(), self._caption())
+        draw: Any = {"ansi": render.ansi, "rgb_array": render.rgb_array, "svg": render.svg}[kind]
+        return draw(self.layout, self.table(), self._caption(), lit=self._lit())
 
     def _caption(self) -> str:
-        facts = ", ".join(f"{name} {value:g}" for name, value in ((name, view.item()) for name, view in self._summary))
-        return f"{self.game.title}{': ' if facts else ''}{facts}"
+        facts = [f"{name.replace('_', ' ')} {view.item():g}" for name, view in self._summary]
+        legal = int(np.count_nonzero(self._mask))
+        facts.append(f"{legal} legal action{'s' * (legal != 1)}" if self._live else "over")
+        return f"{self.game.title}: {', '.join(facts)}"
+
+    def _lit(self) -> list[str]:
+        """Return the places where an action is legal, in games in which each action is a place of the grid."""
+        grid = self.layout.grid
+        if grid is None or grid[0] * grid[1] != self.layout.actions:
+            return []
+        return [self.layout.places[action] for action in np.flatnonzero(self._mask)]
 
     def _draw_window(self) -> None:
         if self.render_mode == "human":
             from patience_env import render
 
-            self._window = render.show_window(self._window, self.layout, self.table(), self._caption(), self.metadata)
+            self._window = render.show_window(
+                self._window, self.layout, self.table(), self._caption(), self.metadata, lit=self._lit()
+            )
 
     def close(self) -> None:
         """Close the window, if one is open; may be called twice."""
