@@ -88,7 +88,8 @@ class SB3Policy(Policy):
         if not self._deterministic and hasattr(self._model, "get_distribution"):
             # The Gumbel-max trick: the greatest of log-probabilities plus Gumbel noise is a draw by the probabilities.
             values += self._rng.gumbel(size=values.shape)
-        return np.argmax(values, axis=1)
+        best: NDArray[np.int64] = np.argmax(values, axis=1)
+        return best
 
     def _scores(self, seen: Any, masks: NDArray[np.int8]) -> torch.Tensor | None:
         """Return the log-probabilities or the values of the actions, shape (n, actions), or None if there are none."""
