@@ -1,0 +1,161 @@
+"""Rules of thumb for The Fourteenth: look one move ahead at the cards that lie there."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env.agents.policy import KernelPolicy, Turn
+from patience_env.cards import EMPTY
+from patience_env.games.fourteenth import (
+    ACTIONS,
+    CARDS,
+    FIRST,
+    LINE,
+    PAIRS,
+    PLACES,
+    SECOND,
+    bits,
+    count_fourteens,
+    fourteens_at,
+    lay,
+    swap,
+    withdraw,
+)
+from patience_env.jit import helper, kernel
+
+ALL_PLACES = (1 << PLACES) - 1
+
+
+@helper
+def fewest_partners(state, among, free):  # type: ignore[no-untyped-def]
+    """Return the place of `among` (a bit each) with the fewest partners in `free`, but at least one; -1 without any."""
+    fewest, chosen = PLACES, -1
+    for place in range(PLACES):
+        if (among >> place) & 1:
+            partners = bits(fourteens_at(state, place) & free)
+            if 0 < partners < fewest:
+                fewest, chosen = partners, place
+    return chosen
+
+
+@helper
+def couples(state):  # type: ignore[no-untyped-def]
+    """Return how many fourteens can be withdrawn one after the other with the cards where they lie.
+
+    A place with the fewest partners takes, of these, the one with the fewest: seldom less than the most possible.
+    """
+    free = ~np.int64(state.have[0]) & ALL_PLACES
+    count = 0
+    while True:
+        first = fewest_partners(state, free, free)
+        if first < 0:
+            return count
+        second = fewest_partners(state, np.int64(fourteens_at(state, first)) & free, free)
+        free &= ~((1 << first) | (1 << second))
+        count += 1
+
+
+@helper
+def lines(state):  # type: ignore[no-untyped-def]
+    """Return how many pairs of cards lie in line, whatever their ranks: cards that lie apart are beyond all help."""
+    cards = ~np.int64(state.have[0]) & ALL_PLACES
+    count = 0
+    for place in range(PLACES):
+        if (cards >> place) & 1:
+            count += bits(LINE[place] & cards)
+    return count // 2
+
+
+@helper
+def worth(state, weights):  # type: ignore[no-untyped-def]
+    """Return what a position is worth: weighted fourteens, couples and lines."""
+    value = weights[0] * count_fourteens(state)
+    if weights[1]:
+        value += weights[1] * couples(state)
+    if weights[2]:
+        value += weights[2] * lines(state)
+    return value
+
+
+@helper
+def after_withdrawal(state, action, weights):  # type: ignore[no-untyped-def]
+    """Withdraw a fourteen without turning a card; return what the position is worth then."""
+    first, second = FIRST[action], SECOND[action]
+    if state.turned < CARDS:
+        lay(state, first, EMPTY)
+        lay(state, second, EMPTY)
+    else:
+        withdraw(state, first, second)
+    return worth(state, weights)
+
+
+@helper
+def after_exchange(state, swapped, weights):  # type: ignore[no-untyped-def]
+    """Return the most that a second swap makes of a position after a first of the places `swapped` (a bit each)."""
+    best = 0
+    closed = np.int64(state.have[0]) | swapped
+    for action in range(PAIRS, ACTIONS):
+        first, second = FIRST[action], SECOND[action]
+        if not ((closed >> first) | (closed >> second)) & 1:
+            swap(state, first, second)
+            best = max(best, worth(state, weights))
+            swap(state, first, second)
+    return best
+
+
+@helper
+def after_swap(state, action, weights, few):  # type: ignore[no-untyped-def]
+    """Return what a position is worth after a swap; after a first one with `few` cards left, with the best second."""
+    first, second = FIRST[action], SECOND[action]
+    swap(state, first, second)
+    if state.swapped == 0 and state.turned - state.withdrawn <= few:
+        return after_exchange(state, np.int64((1 << first) | (1 << second)), weights)
+    return worth(state, weights)
+
+
+@kernel
+def most_worth(states, scratch, masks, actions, weights, few):  # type: ignore[no-untyped-def]
+    """Write the action after which the position is worth most, the first of equals."""
+    for row in range(states.shape[0]):
+        best = -1
+        for action in range(ACTIONS):
+            if masks[row, action]:
+                scratch[0] = states[row]
+                state = scratch[0]
+                if action < PAIRS:
+                    value = after_withdrawal(state, action, weights)
+                else:
+                    value = after_swap(state, action, weights, few)
+                if value > best:
+                    best = value
+                    actions[row] = action
+
+
+class GreedyPolicy(KernelPolicy):
+    """Withdraws and swaps so that most fourteens are left among the cards that lie there."""
+
+    name = "greedy"
+    game_id = "Fourteenth-v0"
+    weights = (1, 0, 0)
+    few = 0
+
+    def act(self, turn: Turn) -> NDArray[np.int64]:
+        actions = np.zeros(len(turn), np.int64)
+        scratch = turn.game.new_states(1, turn.options)
+        most_worth(turn.states, scratch, turn.masks, actions, np.array(self.weights), self.few)
+        return actions
+
+
+class ThumbPolicy(GreedyPolicy):
+    """Thinks of the end too: of cards that can be withdrawn as they lie and of cards that lie in line at all.
+
+    With eight cards or fewer it looks through whole exchanges.
+    """
+
+    name = "thumb"
+    weights = (1, 4, 1)
+    few = 8
+
+
+POLICIES = {"greedy": "GreedyPolicy", "thumb": "ThumbPolicy"}

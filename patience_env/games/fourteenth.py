@@ -1,0 +1,579 @@
+"""The Fourteenth.
+
+## Description
+Two packs. Twenty-five cards lie face up in a square of five by five; the others are the stock, face-down. Two cards in
+one row or one column whose ranks add up to fourteen (ace and king, two and queen, and so on; two sevens) are withdrawn
+and the stock fills their places. When there is no fourteen, one means remains: an exchange, in which two cards change
+places with two others so that a fourteen appears. The rule sheet is
+`seeds/rules/fourteenth.md`.
+
+## Action Space
+`Discrete(400)`. 0 to 49 withdraw two cards of one row, 50 to 99 two of one column, 100 to 399 let the cards of two
+places change places (an exchange is two such swaps, one after the other). Places are numbered 0 to 24 in reading order.
+
+## Observation Space
+`observation="planes"`: int8, shape (21, 5, 5): one-hot rank (13), suit (4), empty, face-down of each place; then a
+plane that marks the places of the first swap of an unfinished exchange; then, in reading order, 13 + 4 counts, how many
+cards of each rank and of each suit have not been seen, and, where exchanges are limited, how many are left.
+`observation="cards"`: int8, shape (67,) or, where exchanges are limited, (68,): the card code of each place, the 25
+marks and the counts.
+
+## Starting State
+The first 25 cards of the shuffled packs lie in the square in reading order.
+
+## Rewards
+2/104 for each withdrawal: the return is the share of the 104 cards withdrawn, 1.0 when the game is won.
+
+## Episode End
+Terminated when all cards are withdrawn, or when there is no fourteen and no exchange is allowed that makes one. Never
+longer than 156 steps, so episodes are not truncated.
+
+## Arguments
+* `exchanges`: None (default: whenever play is blocked) or how many exchanges a game allows (0 to 52).
+* `close_gaps`: False (default: spaces stay where they arise when the stock is out) or True (the later cards move up in
+  reading order).
+
+## Version History
+* v0: first version.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
+from patience_env.deals import shuffle
+from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
+from patience_env.jit import helper, rule
+
+SIDE = 5
+PLACES = 25
+CARDS = 2 * PACK
+SUM = 14
+PAIRS = 100
+ACTIONS = 400
+REWARD = 2 / CARDS
+
+_SQUARE = np.arange(PLACES).reshape(SIDE, SIDE)
+# The two places, the lower-numbered first, that each action is about.
+BOTH = np.array(
+    [pair for line in (*_SQUARE, *_SQUARE.T) for pair in combinations(line.tolist(), 2)]
+    + list(combinations(range(PLACES), 2))
+)
+FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0]), np.ascontiguousarray(BOTH[:, 1])
+# A bit for each other place in the row and the column of a place.
+LINE = np.array(
+    [sum(1 << q for q in range(PLACES) if q != p and (q // 5 == p // 5 or q % 5 == p % 5)) for p in range(25)]
+)
+# The rank of each card code; 0 for an empty place, which makes no fourteen.
+RANK = np.array([0, *(1 + code % 13 for code in range(PACK))])
+
+STATE = np.dtype(
+    [
+        ("deal", np.uint64),  # the deal number, 0 when unknown
+        ("rng", np.uint64),  # the stream of later chance (there is none after the deal)
+        ("allowed", np.int32),  # exchanges that a game allows, -1 for any number
+        ("left", np.int32),  # exchanges left, -1 for any number
+        ("closing", np.int32),  # 1 where the later cards close the gaps
+        ("turned", np.int32),  # cards dealt so far; the next of the stock is deck[turned]
+        ("withdrawn", np.int32),  # cards withdrawn; the others of those dealt lie in the square
+        ("swapped", np.int32),  # a bit for each place of the first swap of an unfinished exchange, 0 without one
+        ("cells", np.int8, (PLACES,)),  # card code of each place, 0 empty
+        ("have", np.int32, (SUM + 1,)),  # a bit for each place of each rank (0: spaces; 14, their partner: none)
+        ("deck", np.int8, (CARDS,)),  # card codes in the order of the deal
+        ("unseen", np.int8, (17,)),  # cards not seen of each rank (13), then of each suit (4)
+    ],
+    align=True,
+)
+
+
+@rule
+def lay(state, place, card):  # type: ignore[no-untyped-def]
+    """Let a place hold a card, or nothing (`EMPTY`), and keep the places of each rank in step."""
+    bit = 1 << place
+    state.have[RANK[state.cells[place]]] &= ~bit
+    state.have[RANK[card]] |= bit
+    state.cells[place] = card
+
+
+@helper
+def fill(state, place):  # type: ignore[no-untyped-def]
+    """Turn the next card of the stock into an empty place."""
+    card = int(state.deck[state.turned])
+    lay(state, place, card)
+    state.turned += 1
+    state.unseen[(card - 1) % 13] -= 1
+    state.unseen[13 + (card - 1) // 13] -= 1
+
+
+@helper
+def swap(state, first, second):  # type: ignore[no-untyped-def]
+    """Let the cards of two places change places."""
+    card = state.cells[first]
+    lay(state, first, state.cells[second])
+    lay(state, second, card)
+
+
+@helper
+def close_the_gaps(state):  # type: ignore[no-untyped-def]
+    """Move the cards up in reading order until no space lies before a card."""
+    end = 0
+    for place in range(PLACES):
+        if state.cells[place] != EMPTY:
+            if place > end:
+                swap(state, end, place)
+            end += 1
+
+
+@helper
+def deal(state):  # type: ignore[no-untyped-def]
+    """Shuffle both packs and lay out the square."""
+    for i in range(CARDS):
+        state.deck[i] = i % PACK + 1
+    state.rng = state.deal
+    shuffle(state, state.deck, 0, CARDS)
+    for i in range(13):
+        state.unseen[i] = 8
+    for i in range(13, 17):
+        state.unseen[i] = 26
+    for rank in range(SUM + 1):
+        state.have[rank] = 0
+    state.left = state.allowed
+    state.swapped = 0
+    state.turned = 0
+    state.withdrawn = 0
+    for place in range(PLACES):
+        state.cells[place] = EMPTY
+        fill(state, place)
+
+
+@rule
+def bits(number):  # type: ignore[no-untyped-def]
+    """Count the ones of a number of few ones."""
+    count = 0
+    while number:
+        number &= number - 1
+        count += 1
+    return count
+
+
+@rule
+def fourteens_at(state, place):  # type: ignore[no-untyped-def]
+    """Return a bit for each place whose card makes fourteen with the card of a place in its line."""
+    return state.have[SUM - RANK[state.cells[place]]] & LINE[place]
+
+
+@helper
+def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
+    """Mark the fourteens among the first hundred actions; return how many they are."""
+    count = 0
+    for action in range(PAIRS):
+        makes = RANK[state.cells[FIRST[action]]] + RANK[state.cells[SECOND[action]]] == SUM
+        mask[action] = makes
+        count += makes
+    return count
+
+
+@helper
+def count_fourteens(state):  # type: ignore[no-untyped-def]
+    """Return how many fourteens lie in the square."""
+    count = 0
+    for place in range(PLACES):
+        count += bits(fourteens_at(state, place))
+    return count // 2
+
+
+@rule
+def makes_fourteen(state, first, second):  # type: ignore[no-untyped-def]
+    """Tell whether a swap of two places brings either card into line with one that it makes fourteen with."""
+    a = RANK[state.cells[first]]
+    b = RANK[state.cells[second]]
+    others = ~((1 << first) | (1 << second))
+    return (((state.have[SUM - b] & LINE[first]) | (state.have[SUM - a] & LINE[second])) & others) != 0
+
+
+@helper
+def leaves_fourteen(state, first, second, fourteens):  # type: ignore[no-untyped-def]
+    """Tell whether a fourteen lies in the square once two places are swapped; `fourteens` lie there now."""
+    at_first = fourteens_at(state, first)
+    at_second = fourteens_at(state, second)
+    if (at_first >> second) & 1 or fourteens > bits(at_first) + bits(at_second):
+        return True
+    return makes_fourteen(state, first, second)
+
+
+@helper
+def some_swap_makes_fourteen(state, closed):  # type: ignore[no-untyped-def]
+    """Tell whether a swap of two places that are not `closed` (a bit each) makes a fourteen where there is none."""
+    for first in range(PLACES):
+        partners = state.have[SUM - RANK[state.cells[first]]] & ~(1 << first)
+        if partners and not (closed >> first) & 1:
+            for second in range(PLACES):
+                if partners & LINE[second] and second != first and not (closed >> second) & 1:
+                    return True
+    return False
+
+
+@helper
+def can_be_completed(state, first, second):  # type: ignore[no-untyped-def]
+    """Tell whether a first swap of two places, where there is no fourteen, can be followed by one that leaves one.
+
+    A first swap that makes a fourteen can: with five cards or more, two others lie outside that fourteen.
+    """
+    if makes_fourteen(state, first, second):
+        return True
+    swap(state, first, second)
+    good = some_swap_makes_fourteen(state, state.have[0] | (1 << first) | (1 << second))
+    swap(state, first, second)
+    return good
+
+
+@helper
+def any_swap_begins(state):  # type: ignore[no-untyped-def]
+    """Tell, where there is no fourteen, that every first swap can be completed; False when in doubt.
+
+    Three swaps are sought, each of which alone makes a fourteen with a card that stays, and no two of which share any
+    of these three places. A first swap of two places touches at most two of them; the third can still complete it.
+    """
+    used = np.int64(state.have[0])
+    found = 0
+    for first in range(PLACES):
+        for second in range(PLACES):
+            if first == second or (used >> first) & 1:
+                continue
+            ends = (1 << first) | (1 << second)
+            partners = state.have[SUM - RANK[state.cells[second]]] & LINE[first] & ~(used | ends)
+            if partners and not (used >> second) & 1:
+                used |= ends | (partners & -partners)
+                found += 1
+                if found == 3:
+                    return True
+    return False
+
+
+@helper
+def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
+    """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are.
+
+    With four cards none can: two swaps leave each couple of partners on its own two places or on the other couple's,
+    and neither are in line.
+    """
+    if state.turned - state.withdrawn <= 4:
+        return 0
+    all_begin = any_swap_begins(state)
+    spaces = np.int64(state.have[0])
+    count = 0
+    for action in range(PAIRS, ACTIONS):
+        first = FIRST[action]
+        second = SECOND[action]
+        if not ((spaces >> first) | (spaces >> second)) & 1:
+            good = all_begin or can_be_completed(state, first, second)
+            mask[action] = good
+            count += good
+    return count
+
+
+@helper
+def mark_second_swaps(state, mask):  # type: ignore[no-untyped-def]
+    """Mark the swaps that complete an exchange: of two other places, with a fourteen in the end; count them."""
+    fourteens = count_fourteens(state)
+    closed = np.int64(state.swapped | state.have[0])
+    count = 0
+    for action in range(PAIRS, ACTIONS):
+        first = FIRST[action]
+        second = SECOND[action]
+        if not ((closed >> first) | (closed >> second)) & 1:
+            good = leaves_fourteen(state, first, second, fourteens)
+            mask[action] = good
+            count += good
+    return count
+
+
+@helper
+def legal(state, mask):  # type: ignore[no-untyped-def]
+    """Mark the fourteens or, where there is none, the swaps that an exchange allows; return how many they are."""
+    for action in range(ACTIONS):
+        mask[action] = 0
+    if state.swapped:
+        return mark_second_swaps(state, mask)
+    count = mark_fourteens(state, mask)
+    if count == 0 and state.left != 0:
+        count = mark_first_swaps(state, mask)
+    return count
+
+
+@helper
+def withdraw(state, first, second):  # type: ignore[no-untyped-def]
+    """Take two cards away and refill their places, the lower-numbered first, while the stock lasts."""
+    lay(state, first, EMPTY)
+    lay(state, second, EMPTY)
+    state.withdrawn += 2
+    if state.turned < CARDS:
+        fill(state, first)
+    if state.turned < CARDS:
+        fill(state, second)
+    elif state.closing:
+        close_the_gaps(state)
+
+
+@helper
+def play(state, action):  # type: ignore[no-untyped-def]
+    """Withdraw a fourteen, or swap two cards; return the share of all cards that are withdrawn."""
+    first = FIRST[action]
+    second = SECOND[action]
+    if action < PAIRS:
+        withdraw(state, first, second)
+        return REWARD
+    swap(state, first, second)
+    if state.swapped:
+        state.swapped = 0
+        if state.left > 0:
+            state.left -= 1
+    else:
+        state.swapped = (1 << first) | (1 << second)
+    return 0.0
+
+
+@rule
+def is_won(state):  # type: ignore[no-untyped-def]
+    """Tell whether all cards are withdrawn."""
+    return state.withdrawn == CARDS
+
+
+@rule
+def observe(state, places):  # type: ignore[no-untyped-def]
+    """Write the square, the places of a first swap, the counts of unseen cards and, where limited, exchanges left."""
+    for place in range(PLACES):
+        places[place] = state.cells[place]
+        places[PLACES + place] = (state.swapped >> place) & 1
+    for i in range(17):
+        places[2 * PLACES + i] = state.unseen[i]
+    if state.allowed > 0:
+        places[2 * PLACES + 17] = state.left
+
+
+@helper
+def determinize(state, key):  # type: ignore[no-untyped-def]
+    """Shuffle the stock anew from the random bits `key`."""
+    state.rng = key
+    state.deal = 0
+    shuffle(state, state.deck, state.turned, CARDS)
+
+
+def cell_name(place: int) -> str:
+    """Return the name of a place: `r1c1` is the first of the first row."""
+    return f"r{place // SIDE + 1}c{place % SIDE + 1}"
+
+
+def describe(state: Any, action: int) -> str:
+    """Say what an action does."""
+    first, second = (
+        f"{card_text(int(state['cells'][place]))} (row {place // SIDE + 1}, column {place % SIDE + 1})"
+        for place in BOTH[action].tolist()
+    )
+    if action < PAIRS:
+        return f"withdraw {first} and {second}"
+    return f"{'complete' if state['swapped'] else 'begin'} an exchange: {first} changes places with {second}"
+
+
+def withdrawn_cards(state: Any) -> list[int]:
+    """Return the withdrawn cards, sorted by code."""
+    gone = Multiset(state["deck"][: state["turned"]].tolist())
+    gone.subtract(card for card in state["cells"].tolist() if card != EMPTY)
+    return sorted(gone.elements())
+
+
+def table(state: Any) -> Table:
+    """Return the places that hold a card, the stock, the withdrawn cards (sorted) and the facts of exchanges.
+
+    `swapped` names the two places of the first swap while an exchange is unfinished; `exchanges` tells how many are
+    left where they are limited.
+    """
+    cells = state["cells"].tolist()
+    piles = {cell_name(place): [card_text(card)] for place, card in enumerate(cells) if card != EMPTY}
+    piles["stock"] = ["??"] * (CARDS - int(state["turned"]))
+    piles["withdrawn"] = [card_text(card) for card in withdrawn_cards(state)]
+    if state["swapped"]:
+        piles["swapped"] = [cell_name(place) for place in range(PLACES) if int(state["swapped"]) >> place & 1]
+    if state["allowed"] >= 0:
+        piles["exchanges"] = [str(int(state["left"]))]
+    return piles
+
+
+NAMES = {cell_name(place): place for place in range(PLACES)}
+OTHER_KEYS = ("stock", "withdrawn", "swapped", "exchanges")
+
+
+def read_known(given: Mapping[str, Sequence[str]]) -> tuple[dict[int, int], list[int] | None]:
+    """Return place -> card code and the withdrawn cards (None when left out), each checked by itself."""
+    cells: dict[int, int] = {}
+    withdrawn: list[int] | None = None
+    for key, cards in given.items():
+        if key not in NAMES and key not in OTHER_KEYS:
+            raise ValueError(f"there is no place {key!r}: there are r1c1 to r5c5, {', '.join(OTHER_KEYS)}")
+        if isinstance(cards, str) or not all(isinstance(card, str) for card in cards):
+            raise ValueError(f"{key} must hold a list of texts such as two-letter cards, not {cards!r}")
+        if key in NAMES or key == "withdrawn":
+            codes = [card_code(card) for card in cards]
+            if not all(1 <= code <= PACK for code in codes):
+                raise ValueError(f"{key} must hold known cards, not {list(cards)}")
+            if key == "withdrawn":
+                withdrawn = codes
+            elif len(codes) > 1:
+                raise ValueError(f"{key} holds {len(codes)} cards: a place takes one")
+            elif codes:
+                cells[NAMES[key]] = codes[0]
+    return cells, withdrawn
+
+
+def check_cards(cells: Mapping[int, int], gone: Sequence[int], closing: bool) -> None:
+    """Refuse cards that the rules cannot have laid or withdrawn so."""
+    for card, count in Multiset([*cells.values(), *gone]).items():
+        if count > 2:
+            raise ValueError(f"{card_text(card)} lies in {count} places: there are two of each card")
+    ranks = Multiset(int(RANK[card]) for card in gone)
+    for rank in range(1, SUM // 2):
+        if ranks[rank] != ranks[SUM - rank]:
+            raise ValueError(
+                f"{ranks[rank]} cards of rank {RANKS[rank - 1]} and {ranks[SUM - rank]} of rank {RANKS[13 - rank]} "
+                "are withdrawn: they go in pairs"
+            )
+    if ranks[7] % 2:
+        raise ValueError(f"{ranks[7]} sevens are withdrawn: they go in pairs")
+    if len(cells) < PLACES and len(cells) + len(gone) < CARDS:
+        space = min(set(range(PLACES)) - set(cells))
+        raise ValueError(f"{cell_name(space)} is empty, but a stock is left: it would have filled the space")
+    if closing and cells and max(cells) >= len(cells):
+        raise ValueError(f"a space lies before {cell_name(max(cells))}: with close_gaps the cards move up")
+
+
+def read_swapped(given: Mapping[str, Sequence[str]], cells: Mapping[int, int]) -> int:
+    """Return the bits of the first swap's places, 0 without an unfinished exchange."""
+    names = list(given.get("swapped", []))
+    if not names:
+        return 0
+    places = {NAMES.get(name, -1) for name in names}
+    if len(names) != 2 or len(places) != 2 or not places <= set(cells):
+        raise ValueError(f"swapped must name two places that hold cards, such as r1c1 and r2c3, not {names}")
+    return sum(1 << place for place in places)
+
+
+def read_left(given: Mapping[str, Sequence[str]], allowed: int, present: int) -> int:
+    """Return the exchanges left: what the table says, else what is present."""
+    told = list(given.get("exchanges", []))
+    if not told:
+        return present
+    if allowed < 0:
+        raise ValueError("exchanges are not limited under these options: leave them out of the table")
+    if len(told) != 1 or told[0] not in map(str, range(allowed + 1)):
+        raise ValueError(f"exchanges must hold one whole number from 0 to {allowed} (how many are left), not {told}")
+    return int(told[0])
+
+
+def has_fourteen(ranks: NDArray[np.int64], *swaps: tuple[int, int]) -> bool:
+    """Tell whether a fourteen lies in a square of ranks once the given places are swapped."""
+    after = ranks.copy()
+    for first, second in swaps:
+        after[[first, second]] = after[[second, first]]
+    return bool((after[BOTH[:PAIRS]].sum(axis=1) == SUM).any())
+
+
+def check_unfinished(ranks: NDArray[np.int64], swapped: int, left: int) -> None:
+    """Refuse a first swap that the rules do not allow: none left, not blocked before, or not to be completed."""
+    if left == 0:
+        raise ValueError("an exchange is unfinished (swapped), but no exchange is left")
+    first, second = (place for place in range(PLACES) if swapped >> place & 1)
+    if has_fourteen(ranks, (first, second)):
+        raise ValueError("an exchange is unfinished (swapped), but there was a fourteen before its first swap")
+    others = [place for place in range(PLACES) if ranks[place] and place not in (first, second)]
+    if not any(has_fourteen(ranks, pair) for pair in combinations(others, 2)):
+        raise ValueError("an exchange is unfinished (swapped), but no second swap can bring a fourteen")
+
+
+def from_table(state: Any, given: Mapping[str, Sequence[str]], rng: np.random.Generator) -> None:
+    """Set up a position; the stock is shuffled.
+
+    A table that leaves `withdrawn` out has withdrawn nothing while all 25 places hold cards, else all other cards.
+
+    Raises:
+        ValueError: unknown places, cards too often, withdrawn cards that do not pair, spaces in spite of a stock, or
+            facts of exchanges that the rules cannot make.
+    """
+    cells, withdrawn = read_known(given)
+    rest = Multiset(dict.fromkeys(range(1, PACK + 1), 2))
+    rest.subtract(cells.values())
+    if withdrawn is None:
+        withdrawn = [] if len(cells) == PLACES else sorted((+rest).elements())
+    check_cards(cells, withdrawn, bool(state["closing"]))
+    rest.subtract(withdrawn)
+    stock = np.array(sorted(rest.elements()), np.int8)
+    told = given.get("stock")
+    if told is not None and (len(told) != len(stock) or any(card != "??" for card in told)):
+        raise ValueError(f"stock must be {len(stock)} times '??' (or left out): its cards are face-down")
+    left = read_left(given, int(state["allowed"]), int(state["left"]))
+    swapped = read_swapped(given, cells)
+    ranks = np.zeros(PLACES, np.int64)
+    ranks[list(cells)] = RANK[list(cells.values())]
+    if swapped:
+        check_unfinished(ranks, swapped, left)
+    state["left"], state["swapped"], state["deal"] = left, swapped, 0
+    state["rng"] = rng.integers(0, 2**64, dtype=np.uint64)
+    state["cells"] = 0
+    state["cells"][list(cells)] = list(cells.values())
+    state["have"] = [(1 << np.flatnonzero(ranks == rank)).sum() for rank in range(SUM + 1)]
+    state["withdrawn"] = len(withdrawn)
+    state["turned"] = CARDS - len(stock)
+    state["deck"] = np.concatenate([np.array([*withdrawn, *cells.values()], np.int8), rng.permutation(stock)])
+    hidden = stock.astype(int) - 1
+    state["unseen"][:13] = np.bincount(hidden % 13, minlength=13)
+    state["unseen"][13:] = np.bincount(hidden // 13, minlength=4)
+
+
+def layout(options: Mapping[str, Any]) -> Layout:
+    """Return the sizes and names under the given options."""
+    cells = tuple(NAMES)
+    counters = [Counter(f"{name} swapped", 1) for name in cells]
+    counters += [Counter(f"unseen of rank {rank}", 8) for rank in range(1, 14)]
+    counters += [Counter(f"unseen {suit}", 26) for suit in ("spades", "hearts", "diamonds", "clubs")]
+    if options["exchanges"]:
+        counters += [Counter("exchanges left", options["exchanges"])]
+    spots = {name: Spot(place % SIDE, place // SIDE) for name, place in NAMES.items()}
+    spots["stock"] = Spot(SIDE + 0.5, 0.0, 0.01, 0.01, label="stock")
+    spots["withdrawn"] = Spot(SIDE + 0.5, 2.0, 0.01, 0.01, label="withdrawn")
+    return Layout(ACTIONS, cells, tuple(counters), (SIDE, SIDE), spots, summary=("withdrawn",))
+
+
+def configure(state: Any, options: Mapping[str, Any]) -> None:
+    """Write the options into a fresh state."""
+    state["allowed"] = -1 if options["exchanges"] is None else options["exchanges"]
+    state["left"] = state["allowed"]
+    state["closing"] = options["close_gaps"]
+
+
+GAME = Game(
+    id="Fourteenth-v0",
+    title="The Fourteenth",
+    state=STATE,
+    packs=2,
+    options=(
+        Option("exchanges", None, whole_number("exchanges", 0, 52, None), "how many exchanges a game allows"),
+        Option("close_gaps", False, one_of("close_gaps", False, True), "move later cards up once the stock is out"),
+    ),
+    layout=layout,
+    configure=configure,
+    deal=deal,
+    legal=legal,
+    play=play,
+    is_won=is_won,
+    observe=observe,
+    determinize=determinize,
+    describe=describe,
+    table=table,
+    from_table=from_table,
+)
