@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from patience_env.cards import EMPTY, FACE_DOWN, NAMES, card_code
@@ -25,6 +25,7 @@ LABEL_HEIGHT = 0.22
 LETTER_WIDTH = 0.13
 THIN = 0.035
 TOUCH = 1e-6
+KEPT = 64
 
 EMPTY_TEXT, FACE_DOWN_TEXT = NAMES[EMPTY], NAMES[FACE_DOWN]
 
@@ -55,15 +56,25 @@ class Place:
     label_room: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Board:
-    """All places of a picture and the rectangle that they, their fans and their labels need."""
+    """All places of a picture and the rectangle that they, their fans and their labels need (compared by identity)."""
 
     places: tuple[Place, ...]
     left: float
     top: float
     right: float
     bottom: float
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the places."""
+        return frozenset(place.name for place in self.places)
+
+    @cached_property
+    def corners(self) -> frozenset[tuple[float, float]]:
+        """Where the places lie."""
+        return frozenset((place.spot.x, place.spot.y) for place in self.places)
 
 
 class Drawn(NamedTuple):
@@ -82,22 +93,22 @@ class Scale:
     board: Board
     card_width: int
 
-    @property
+    @cached_property
     def card_height(self) -> int:
         """The height of a card."""
         return round(ASPECT * self.card_width)
 
-    @property
+    @cached_property
     def gap(self) -> int:
         """The space between neighbouring cards."""
         return max(1, round(0.09 * self.card_width))
 
-    @property
+    @cached_property
     def margin(self) -> int:
         """The space around the cards."""
         return round(0.35 * self.card_width)
 
-    @property
+    @cached_property
     def caption_height(self) -> int:
         """The height of the bar with the caption."""
         return round(0.6 * self.card_width)
@@ -133,9 +144,24 @@ def check_card_width(value: int) -> int:
     return value
 
 
+_BOARDS: dict[int, tuple[Layout, Board]] = {}
+
+
 def board_of(layout: Layout) -> Board:
     """Return the board of a layout (worked out once for the same spots)."""
-    return _board(tuple(layout.spots.items()))
+    # By identity first: telling that hundreds of spots are the same takes longer than drawing them.
+    known = _BOARDS.get(id(layout))
+    if known is None:
+        if len(_BOARDS) >= KEPT:
+            _BOARDS.clear()
+        known = _BOARDS[id(layout)] = (layout, _board(tuple(layout.spots.items())))
+    return known[1]
+
+
+@lru_cache(maxsize=KEPT)
+def scale_of(board: Board, card_width: int) -> Scale:
+    """Return the scale of a picture with cards of a given width."""
+    return Scale(board, card_width)
 
 
 def arrange(board: Board, table: Table, lit: Collection[str] = ()) -> Iterator[Drawn]:
@@ -166,16 +192,19 @@ def facts(board: Board, table: Table) -> list[str]:
     Raises:
         ValueError: the table holds cards where the layout has no spot.
     """
-    names = {place.name for place in board.places}
     found = []
     for name, entries in table.items():
-        if name in names:
+        if name in board.names:
             continue
         if any(entry in NAMES for entry in entries):
-            raise ValueError(f"the layout has no spot for the cards of {name!r}: its spots are {', '.join(names)}")
+            raise ValueError(f"the layout has no spot for the cards of {name!r}: its spots are {_listed(board)}")
         if entries:
             found.append(f"{name.replace('_', ' ')} {' '.join(map(str, entries))}")
     return found
+
+
+def _listed(board: Board) -> str:
+    return ", ".join(place.name for place in board.places)
 
 
 def full_caption(board: Board, table: Table, caption: str) -> str:
@@ -183,7 +212,7 @@ def full_caption(board: Board, table: Table, caption: str) -> str:
     return ", ".join(part for part in (caption, *facts(board, table)) if part)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=KEPT)
 def _board(spots: tuple[tuple[str, Spot], ...]) -> Board:
     places = []
     for name, spot in spots:

@@ -16,6 +16,7 @@ from patience_env.game import Layout, Table
 from patience_env.render import faces
 from patience_env.render.faces import Colour, Mark
 from patience_env.render.layout import (
+    ASPECT,
     CARD_WIDTH,
     EMPTY_TEXT,
     FACE_DOWN_TEXT,
@@ -29,6 +30,7 @@ from patience_env.render.layout import (
     board_of,
     check_card_width,
     full_caption,
+    scale_of,
 )
 
 
@@ -75,10 +77,12 @@ def rgb_array(
     notes: Sequence[Note] = (),
 ) -> NDArray[np.uint8]:
     """Return the table as pixels (see `patience_env.render.rgb_array`)."""
-    scale = Scale(board_of(layout), check_card_width(card_width))
+    scale = scale_of(board_of(layout), check_card_width(card_width))
     pixels = _background(scale).copy()
     surface = _surface_of(pixels)
     for item in arrange(scale.board, table, lit):
+        if item.card == EMPTY_TEXT and not item.lit and (item.x, item.y) in scale.board.corners:
+            continue
         corner = scale.x(item.x), scale.y(item.y)
         if item.card != EMPTY_TEXT:
             surface.blit(_sprite(item.card, card_width), corner)
@@ -110,6 +114,7 @@ def _background(scale: Scale) -> NDArray[np.uint8]:
     pixels[: scale.caption_height] = faces.FELT_DARK
     surface = _surface_of(pixels)
     for place in scale.board.places:
+        surface.blit(_sprite(EMPTY_TEXT, scale.card_width), (scale.x(place.spot.x), scale.y(place.spot.y)))
         if place.spot.label:
             _draw_label(surface, scale, place)
     return pixels
@@ -153,7 +158,7 @@ def _sprite(name: str, card_width: int) -> pygame.Surface:
     Its smooth edges are mixed with the felt and the rest is left out by a colour key: such pictures are laid ten
     times faster than those with an alpha channel.
     """
-    height = Scale(Board((), 0.0, 0.0, 1.0, 1.0), card_width).card_height
+    height = round(ASPECT * card_width)
     fine = pygame.Surface((FINER * card_width, FINER * height), pygame.SRCALPHA)
     fine.fill((*_edge_colour(name), 0))
     _paint(fine, name, FINER * card_width / faces.WIDTH)

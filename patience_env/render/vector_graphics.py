@@ -19,6 +19,7 @@ from patience_env.render.layout import (
     board_of,
     check_card_width,
     full_caption,
+    scale_of,
 )
 
 LETTER = 0.52
@@ -43,7 +44,7 @@ def svg(
         TypeError, ValueError: a card width that is not allowed, or a table that the layout cannot show.
     """
     board = board_of(layout)
-    scale = Scale(board, check_card_width(card_width))
+    scale = scale_of(board, check_card_width(card_width))
     width, height = scale.size
     drawn = list(arrange(board, table, lit))
     title = full_caption(board, table, caption)
