@@ -267,8 +267,6 @@ def read_board(given: Mapping[str, Sequence[str]]) -> dict[int, int]:
     for name, cards in given.items():
         if name not in names:
             raise ValueError(f"there is no place {name!r}: the places are r1c1 to r{ROWS}c{COLUMNS}")
-        if isinstance(cards, str) or not all(isinstance(card, str) for card in cards):
-            raise ValueError(f"{name} must hold a list of two-letter cards, not {cards!r}")
         if len(cards) > 1:
             raise ValueError(f"{name} holds {len(cards)} cards: a place takes one")
         for card in map(card_code, cards):
@@ -320,17 +318,12 @@ def layout(options: Mapping[str, Any]) -> Layout:
     del options
     names = tuple(place_name(place) for place in range(PLACES))
     spots = {name: Spot(place % COLUMNS, place // COLUMNS) for place, name in enumerate(names)}
-    return Layout(ACTIONS, names, (), (ROWS, COLUMNS), spots)
+    return Layout(ACTIONS, names, (), (ROWS, COLUMNS), spots, ("in_place",))
 
 
 def configure(state: Any, options: Mapping[str, Any]) -> None:
     """Write the options into a fresh state: there are none."""
     del state, options
-
-
-def summary(state: Any) -> dict[str, Any]:
-    """Return how many cards lie in finished beginnings of rows."""
-    return {"in place": int(state["in_place"])}
 
 
 GAME = Game(
@@ -350,5 +343,4 @@ GAME = Game(
     describe=describe,
     table=table,
     from_table=from_table,
-    summary=summary,
 )

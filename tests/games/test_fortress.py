@@ -295,7 +295,7 @@ def test_a_table_round_trips_in_the_middle_of_a_game() -> None:
         assert (twin.state_rows()[name] == env.state_rows()[name]).all()
 
 
-def changed(**piles: Any) -> Table:
+def changed(**piles: list[str]) -> Table:
     table = lanes().table()
     return table | {name.replace("_", " "): cards for name, cards in piles.items()}
 
@@ -304,7 +304,6 @@ def changed(**piles: Any) -> Table:
     ("table", "reason"),
     [
         (changed(middle=["2C"]), "no place 'middle'"),
-        (changed(left_1="2C"), "must hold a list"),
         (changed(left_1=["1C"]), "'1C' is no card"),
         (changed(left_1=["??"]), r"left 1 holds \?\?: all cards of this game are face up"),
         (changed(left_1=["2C", "KC"]), "KC lies in left 1 and in right 1"),
@@ -336,12 +335,12 @@ def test_random_games_end_legally_and_keep_all_cards() -> None:
     assert env.spec.max_episode_steps == 500
     bare: Any = env.unwrapped
     everything = sorted(card_text(card) for card in range(1, 53))
-    rng = np.random.default_rng(5)
+    env.reset(seed=5)
     for deal in range(1, 201):
         env.reset(options={"deal": deal})
         total, ended = 0.0, False
         while not ended:
-            _, reward, terminated, truncated, info = env.step(bare.sample(rng))
+            _, reward, terminated, truncated, info = env.step(bare.sample())
             total += float(reward)
             ended = terminated or truncated
         assert total == info["played"] / 52

@@ -238,7 +238,6 @@ def test_determinize_changes_no_card() -> None:
     ("table", "reason"),
     [
         (board(SOURCE) | {"r9c1": ["AS"]}, "no place 'r9c1': the places are r1c1 to r8c14"),
-        (board(SOURCE) | {"r1c2": "2S"}, "r1c2 must hold a list"),
         (board(SOURCE) | {"r1c2": ["2S", "3S"]}, "r1c2 holds 2 cards: a place takes one"),
         (board(SOURCE) | {"r1c2": ["2X"]}, "'2X' is no card"),
         (board(SOURCE) | {"r1c2": ["??"]}, r"r1c2 holds \?\?: all cards of this game are face up"),
@@ -259,7 +258,7 @@ def test_random_games_end_legally_and_keep_all_cards() -> None:
     assert env.spec is not None
     assert env.spec.max_episode_steps == 1000
     bare: Any = env.unwrapped
-    rng = np.random.default_rng(5)
+    env.reset(seed=5)
     for deal in range(1, 201 if JIT else 11):
         _, info = env.reset(options={"deal": deal})
         total, terminated, truncated = 0.0, False, False
@@ -267,9 +266,9 @@ def test_random_games_end_legally_and_keep_all_cards() -> None:
             leftmost = sum(f"r{row}c1" in bare.table() for row in range(1, 9)) if deal < 5 else 0
             if leftmost:
                 assert info["action_mask"].sum() <= (8 - leftmost) ** 2 + 2 * leftmost
-            _, reward, terminated, truncated, info = env.step(bare.sample(rng))
+            _, reward, terminated, truncated, info = env.step(bare.sample())
             total += float(reward)
-        assert total == pytest.approx(info["in place"] / 104, abs=1e-12)
+        assert total == pytest.approx(info["in_place"] / 104, abs=1e-12)
         table = bare.table()
         assert set(Counter(card for cards in table.values() for card in cards).values()) == {2}
         assert len(table) == 104
