@@ -5,6 +5,7 @@ from patience_env.game import Entry
 GAMES: tuple[Entry, ...] = (
     Entry("PatiencePoker-v0", "patience_env.games.patience_poker"),
     Entry("Paganini-v0", "patience_env.games.paganini", max_episode_steps=1000),
+    Entry("RobinPost-v0", "patience_env.games.robin_post", max_episode_steps=500),
     Entry("Fourteenth-v0", "patience_env.games.fourteenth"),
     Entry("Sultan-v0", "patience_env.games.sultan"),
     Entry("Nivernaise-v0", "patience_env.games.nivernaise", max_episode_steps=500),
