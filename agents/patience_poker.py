@@ -125,7 +125,7 @@ def column_gain(state, column, suit, side):  # type: ignore[no-untyped-def]
     if own == 5:
         return 0.0
     to_come = CARDS - 1 - state.placed
-    expected = state.unseen[13 + own] * to_come / (PACK - 1.0 - state.placed)
+    expected = int(state.unseen[13 + own]) * to_come / (PACK - 1.0 - state.placed)
     lacking = max(SIDE - cards - expected, 0.0)
     return -COLUMN_WORTH[cards] * max(1.0 - LACKING_CARD * lacking, 0.0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -338,6 +339,8 @@ def _train(context: typer.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input (one line on stderr says what)."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # so that MODULE:ATTRIBUTE finds the modules of the folder where one works
     # Typer's usage errors derive from Click's, which newer versions carry inside: found without importing either.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
