@@ -206,7 +206,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         """
         if not self._live:
             raise ResetNeeded(f"{self.game.id}: no episode is in progress: call reset() before sample()")
-        return int(sample_one(self._mask, self._stream))
+        return max(int(sample_one(self._mask, self._stream)), 0)
 
     def describe(self, action: int) -> str:
         """Say in words what an action does in this position.

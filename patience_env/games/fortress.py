@@ -16,7 +16,8 @@ rows, counted from the middle outwards; then the same 19 entries for the top car
 (see `patience_env.encoding`). `observation="cards"`: int8, shape (184,): the card codes of the same places.
 
 ## Starting State
-All 52 cards lie in the rows, five in each, six in the fifth and the tenth. A deal without a single move is dealt again.
+All 52 cards lie in the rows, five in each, six in the fifth and the tenth. In about one deal
+of 21 no move can be made: its mask is empty, and the first step, whatever its action, ends it with reward 0.
 
 ## Rewards
 The change in the share of the 52 cards that lie on foundations: 1/52 for each card played there, so 1.0 in all for a
@@ -133,8 +134,9 @@ def clear(state):  # type: ignore[no-untyped-def]
 
 
 @helper
-def lay_out(state):  # type: ignore[no-untyped-def]
+def deal(state):  # type: ignore[no-untyped-def]
     """Shuffle the pack through its places in the wall: line after line, from the left row's outer end rightwards."""
+    state.rng = state.deal
     clear(state)
     for i in range(PACK):
         state.wall[DEALT[i]] = i + 1
@@ -147,25 +149,6 @@ def lay_out(state):  # type: ignore[no-untyped-def]
         cards = DEALT_LENGTH[row]
         state.length[row] = cards
         state.outside[slot_of(state.wall[LONGEST * row + cards - 1])] = row + 1
-
-
-@rule
-def has_opening(state):  # type: ignore[no-untyped-def]
-    """Tell whether an ace lies outside, or two neighbours of a suit do."""
-    for row in range(ROWS):
-        card = int(state.wall[LONGEST * row + int(state.length[row]) - 1])
-        if rank_of(card) == 1 or state.outside[slot_of(card) + 1] > 0:
-            return True
-    return False
-
-
-@helper
-def deal(state):  # type: ignore[no-untyped-def]
-    """Deal a game in which a move can be made: about one pack in 21 allows none and is shuffled and dealt again."""
-    state.rng = state.deal
-    lay_out(state)
-    while not has_opening(state):
-        lay_out(state)
 
 
 @rule
