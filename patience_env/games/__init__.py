@@ -10,4 +10,5 @@ GAMES: tuple[Entry, ...] = (
     Entry("Sultan-v0", "patience_env.games.sultan"),
     Entry("Nivernaise-v0", "patience_env.games.nivernaise", max_episode_steps=500),
     Entry("Fortress-v0", "patience_env.games.fortress", max_episode_steps=500),
+    Entry("EmpressOfIndia-v0", "patience_env.games.empress_of_india"),
 )
