@@ -249,8 +249,6 @@ def test_a_game_without_a_legal_action_is_over() -> None:
     ("change", "message"),
     [
         ({"pyramid": []}, "there is no pile 'pyramid': the piles are sultan, spades 1"),
-        ({"talon": "QC"}, "talon must hold a list of strings"),
-        ({"talon": [1]}, "talon must hold a list of strings"),
         ({"talon": ["XX"]}, "'XX' is no card"),
         ({"talon": ["??"]}, "they hold known cards"),
         ({"sultan": ["KS"]}, "the Sultan is the king of hearts alone"),
