@@ -103,11 +103,11 @@ STATE = np.dtype(
         ("rng", np.uint64),  # the stream of later chance (there is none)
         ("first", np.int32),  # the next card of the stock is deck[first]
         ("wasted", np.int32),  # cards in the waste
+        ("height", np.int32, (POSITIONS,)),  # cards in the pile of each position
         ("deck", np.int8, (CARDS,)),  # deck[first:] is the stock in order
         ("waste", np.int8, (PACK,)),  # card codes, bottom first, 0 above the top
         ("up", np.int8, (4,)),  # cards on the foundation of each suit that begins with the ace
         ("down", np.int8, (4,)),  # cards on the foundation of each suit that begins with the king
-        ("height", np.int8, (POSITIONS,)),  # cards in the pile of each position
         ("layout", np.int8, (POSITIONS * DEPTH,)),  # pile of position p, top first, from DEPTH * p; 0 below the bottom
         ("free", np.int8, (POSITIONS,)),  # free corners of each position (kept by `survey`)
         ("target", np.int8, (2 * (PACK + 1),)),  # from 2 * card: 1 + positions where it may be packed on, 0 none (same)
