@@ -8,6 +8,7 @@ GAMES: tuple[Entry, ...] = (
     Entry("RobinPost-v0", "patience_env.games.robin_post", max_episode_steps=500),
     Entry("Fourteenth-v0", "patience_env.games.fourteenth"),
     Entry("Sultan-v0", "patience_env.games.sultan"),
+    Entry("Calculation-v0", "patience_env.games.calculation"),
     Entry("Nivernaise-v0", "patience_env.games.nivernaise", max_episode_steps=500),
     Entry("Fortress-v0", "patience_env.games.fortress", max_episode_steps=500),
     Entry("EmpressOfIndia-v0", "patience_env.games.empress_of_india"),
