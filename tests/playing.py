@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import patience_env
 from patience_env import jit
 from patience_env.env import PatienceEnv
+from patience_env.kernels import won_rows
 
 GAMES = patience_env.game_ids()
 # Variants beyond those that a flag among the options gives by itself.
@@ -79,6 +80,13 @@ def seen(env: PatienceEnv) -> tuple[bytes, bytes, dict[str, list[str]]]:
     return env._observation.tobytes(), env.action_masks().tobytes(), env.table()
 
 
+def is_won(env: PatienceEnv) -> bool:
+    """Tell whether the game is won."""
+    won = np.zeros(1, np.bool_)
+    won_rows(env._rows.states, won)
+    return bool(won[0])
+
+
 def random_actions(masks: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
     """Return a random legal action for every row of masks (0 where none is legal), drawn without the package."""
     chosen = [rng.choice(np.flatnonzero(mask)) if mask.any() else 0 for mask in np.asarray(masks)]
@@ -96,7 +104,7 @@ def run_python(code: str, *arguments: str, **environment: str | None) -> str:
         env=variables,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
