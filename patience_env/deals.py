@@ -85,6 +85,22 @@ def shuffle(state, cards, first, end):  # type: ignore[no-untyped-def]
         draw_card(state, cards, place, end)
 
 
+@helper
+def reshuffle(state, cards, first, end):  # type: ignore[no-untyped-def]
+    """Shuffle `cards[first:end]` from the stream of `state` alone: the order in which they lie leaves no trace.
+
+    They are sorted first, so that what a player is shown for hidden cards depends on no hidden card.
+    """
+    for i in range(first + 1, end):
+        card = cards[i]
+        j = i
+        while j > first and cards[j - 1] > card:
+            cards[j] = cards[j - 1]
+            j -= 1
+        cards[j] = card
+    shuffle(state, cards, first, end)
+
+
 class _Stream:
     """A splitmix64 stream in plain Python (nothing is compiled for a few decks)."""
 

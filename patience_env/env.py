@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, cast
 
 import gymnasium
 import numpy as np
@@ -84,8 +84,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self.game = self._rows.game
         self.options = self._rows.options
         self.layout = self._rows.layout
-        self.observation_space = self._rows.observation_space
-        self.action_space = spaces.Discrete(self.layout.actions)
+        self.observation_space = cast(Any, self._rows.observation_space)
+        self.action_space = cast(Any, spaces.Discrete(self.layout.actions))
         self.deal: int | None = None
         self._deal_info: dict[str, np.uint64] = {}
         self._started = False
@@ -124,7 +124,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self._draw_window()
         return self._observation.copy(), self._info()
 
-    def step(self, action: SupportsIndex) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:  # type: ignore[override]
+    def step(self, action: SupportsIndex) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:
         """Play an action.
 
         Raises:
@@ -194,7 +194,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return which actions are legal, bool, shape (actions,), a fresh array (the form sb3-contrib asks for)."""
-        return self._mask.astype(np.bool_)
+        return np.asarray(self._mask, np.bool_)
 
     def sample(self) -> int:
         """Return a uniformly random legal action; much faster than the action space's own sampling.
@@ -378,7 +378,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         """Return the picture that the function of that name in `patience_env.render` draws."""
         from patience_env import render
 
-        draw: Any = {"ansi": render.ansi, "rgb_array": render.rgb_array, "svg": render.svg}[kind]
+        draw: Any = getattr(render, kind)
         return draw(self.layout, self.table(), self._caption(), lit=self._lit())
 
     def _caption(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -120,7 +120,6 @@ class Game:
         from_table: (row, table, generator) -> None; the reverse, into a configured row; cards that the table leaves
             open are dealt by the NumPy generator; raises ValueError saying what is impossible.
         scores: True where the return is a score, False where 1.0 means that the game is won.
-        summary: row -> dict of further facts for `info` (may be empty).
     """
 
     id: str
@@ -141,7 +140,6 @@ class Game:
     from_table: Callable[[Any, Mapping[str, Sequence[str]], np.random.Generator], None]
     scores: bool = False
     forfeit: Callable[..., Any] = ends_the_episode
-    summary: Callable[[Any], dict[str, Any]] = field(default=lambda row: {})
 
     def __reduce__(self) -> tuple[Callable[[Entry], Game], tuple[Entry]]:
         """Pickle by name: the functions are those of the game's module."""

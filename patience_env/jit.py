@@ -20,12 +20,15 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from numba import config, njit
+from numba import config as _config
+from numba import njit as _njit
 from numba.extending import overload
 
-F = TypeVar("F", bound=Callable[..., Any])
+# Numba's annotations know neither its settings nor the semi-private `_nrt`.
+config: Any = _config
+njit: Any = _njit
 
 JIT = not config.DISABLE_JIT
 KEPT_CACHES = 4
@@ -84,23 +87,23 @@ def cache_folder() -> Path | None:
     return folder
 
 
-def rule(function: F) -> F:
+def rule(function: Callable[..., Any]) -> Any:
     """Compile a small function that never allocates, raises or prints, and inline it into its callers."""
-    return cast(F, njit(function, inline="always", _nrt=False))
+    return njit(function, inline="always", _nrt=False)
 
 
-def helper(function: F) -> F:
+def helper(function: Callable[..., Any]) -> Any:
     """Compile a larger function that never allocates; called, not inlined (keeps compile times low)."""
-    return cast(F, njit(function, _nrt=False))
+    return njit(function, _nrt=False)
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile a loop that Python calls: it releases the interpreter lock and is cached across processes."""
     compiled = njit(function, nogil=True, _nrt=False)
     if JIT:
         _KERNELS.append(compiled)
         _enable_cache(compiled)
-    return cast(F, compiled)
+    return compiled
 
 
 def _enable_cache(compiled: Any) -> None:
@@ -146,4 +149,5 @@ def dispatch(verb: Callable[..., Any], choose: Callable[[Any], Callable[..., Any
     )
     scope: dict[str, Any] = {"choose": choose}
     exec(source, scope)
-    overload(verb, inline="always", jit_options={"_nrt": False})(scope["typer"])
+    options: Any = {"_nrt": False}
+    overload(verb, inline="always", jit_options=options)(scope["typer"])

@@ -128,5 +128,5 @@ def draw_deal(rng: np.random.Generator) -> int:
 
 def draw_deals(rng: np.random.Generator) -> NDArray[np.uint64]:
     """Draw the next `BLOCK` deal numbers: the same as so many calls of `draw_deal`."""
-    bits: NDArray[np.uint64] = rng.bit_generator.random_raw(BLOCK)  # type: ignore[assignment]
+    bits = np.asarray(rng.bit_generator.random_raw(BLOCK), np.uint64)
     return np.where(bits < RESERVED_DEALS, bits + np.uint64(RESERVED_DEALS), bits)

@@ -146,7 +146,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
 
     # -- random numbers ------------------------------------------------------------------------------------------
 
-    @property
+    @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The generator of each game (it runs ahead of the deals it gave by up to a block)."""
         self._need_generators()

@@ -27,12 +27,13 @@ class _MaskInObservation(gymnasium.ObservationWrapper[DictObservation, int, NDAr
         RecordConstructorArgs.__init__(self)
         gymnasium.ObservationWrapper.__init__(self, env)
         actions = env.unwrapped.layout.actions
-        self.observation_space = spaces.Dict(
+        spaces_of: Any = spaces.Dict(
             {
                 self.observation_key: env.observation_space,
-                "action_mask": spaces.Box(0, 1, (actions,), self.mask_type),  # type: ignore[arg-type]
+                "action_mask": spaces.Box(0, 1, (actions,), self.mask_type),
             }
         )
+        self.observation_space = spaces_of
 
     def observation(self, observation: NDArray[np.int8]) -> DictObservation:
         """Return the observation with the mask of the present position beside it."""

@@ -1,4 +1,4 @@
-"""Type-check what ships: build the wheel, unpack it into an empty folder, run `mypy --strict` on the installed package."""
+"""Type-check what ships: build the wheel, install it into an empty folder, run `mypy --strict` on it there."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import toy_patience
 from gymnasium.utils.env_checker import check_env
 
 import patience_env
+import toy_patience
 from patience_env.agents.policy import make_policy, policy_names
 from patience_env.game import Entry
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import PACK, card_code, card_text, is_red
-from patience_env.deals import draw_card, shuffle
+from patience_env.deals import draw_card, reshuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
 
@@ -89,7 +89,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     """Draw the stock anew."""
     state.rng = key
     state.deal = 0
-    shuffle(state, state.toy_deck, state.turned, PACK)
+    reshuffle(state, state.toy_deck, state.turned, PACK)
 
 
 def describe(state: Any, action: int) -> str:

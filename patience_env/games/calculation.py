@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
-from patience_env.deals import shuffle
+from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of
 from patience_env.jit import helper, rule
 
@@ -240,7 +240,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     state.rng = key
     state.deal = 0
     if not state.open_stock and state.hand_at < PACK:
-        shuffle(state, state.deck, state.hand_at + 1, PACK)
+        reshuffle(state, state.deck, state.hand_at + 1, PACK)
 
 
 def encore(foundations: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import EMPTY, FACE_DOWN, RANKS, card_code, card_text, is_red, suit_of
-from patience_env.deals import shuffle
+from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
 
@@ -355,7 +355,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     """Shuffle the pack, whose cards are known but not their order, from the random bits `key` (uint64)."""
     state.rng = key
     state.deal = 0
-    shuffle(state, state.pack, state.dealt, TO_PLAY)
+    reshuffle(state, state.pack, state.dealt, TO_PLAY)
 
 
 SUIT_NAMES = ("spades", "hearts", "diamonds", "clubs")

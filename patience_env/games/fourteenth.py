@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
-from patience_env.deals import shuffle
+from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
 from patience_env.jit import helper, rule
 
@@ -363,7 +363,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     """Shuffle the stock anew from the random bits `key`."""
     state.rng = key
     state.deal = 0
-    shuffle(state, state.deck, state.turned, CARDS)
+    reshuffle(state, state.deck, state.turned, CARDS)
 
 
 def cell_name(place: int) -> str:

@@ -53,7 +53,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import EMPTY, PACK, card_code, card_text
-from patience_env.deals import draw_below, draw_card, shuffle
+from patience_env.deals import draw_below, draw_card, reshuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
 from patience_env.games.poker_hands import SCORED, category, check_scoring, points_table
 from patience_env.jit import helper, rule
@@ -283,7 +283,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     seen = state.placed + 1 if state.placed < CARDS else CARDS
     state.rng = key
     state.deal = 0
-    shuffle(state, state.deck, seen, PACK)
+    reshuffle(state, state.deck, seen, PACK)
 
 
 def cell_name(cell: int, side: int) -> str:

@@ -101,7 +101,7 @@ def check_scoring(value: Any) -> str | dict[str, float]:
         points = value[name]
         if isinstance(points, bool) or not isinstance(points, Real) or not math.isfinite(points):
             raise ValueError(f"the scoring table gives {points!r} for {name}: give a finite number")
-        if not LOWEST_POINTS <= points <= HIGHEST_POINTS:
+        if not LOWEST_POINTS <= float(points) <= HIGHEST_POINTS:
             raise ValueError(f"the scoring table gives {points!r} for {name}: give -1,000,000 to 1,000,000")
     return {name: float(value[name]) for name in SCORED}
 

@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, card_code, card_text
-from patience_env.deals import shuffle
+from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, whole_number
 from patience_env.jit import helper, rule
 
@@ -245,7 +245,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     """Shuffle the stock, whose cards are known but not their order, and all later chance, from `key` (uint64)."""
     state.rng = key
     state.deal = 0
-    shuffle(state, state.pack, state.turned, TO_PLAY)
+    reshuffle(state, state.pack, state.turned, TO_PLAY)
 
 
 PACKET_NAMES = (
