@@ -362,6 +362,13 @@ def test_refuses_a_series_that_no_hand_advances() -> None:
         PatienceEnv(POKER, target=10, scoring=dict.fromkeys(SCORED, 0))
 
 
+def test_refuses_a_series_under_random_tables_of_which_some_advance_nobody() -> None:
+    points = PatienceEnv(POKER, scoring="random", observation="cards").reset(options={"deal": 454})[0][-9:]
+    assert (points <= 0).all()
+    with pytest.raises(ValueError, match="not scoring='random'"):
+        PatienceEnv(POKER, target=10, scoring="random")
+
+
 @pytest.mark.parametrize("placement", ["Fixed", "", None, 1, True])
 def test_refuses_other_placements(placement: Any) -> None:
     with pytest.raises(ValueError, match=r"placement=.* choose one of 'touching', 'fixed'"):

@@ -110,7 +110,7 @@ class Stream:
 def oracle(naive: Any, env: PatienceEnv, deal: int, shuffle: Callable[[list[Any]], None]) -> Any:
     """Make the oracle for the game that `env` plays."""
     cards = [card_text(int(card)) for card in deck(deal, env.game.packs)]
-    arguments = (cards, dict(env.options), shuffle)
+    arguments = (cards, {**env.options, "deal": deal}, shuffle)
     return naive(*arguments[: len(inspect.signature(naive).parameters)])
 
 

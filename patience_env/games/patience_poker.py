@@ -39,7 +39,7 @@ Terminated when 25 cards are placed; in a series when the total reaches the targ
   "random": each deal draws a table of nine whole numbers from -128 to 127, uniformly and independently (the range of
   the random tables in the Parameterized Poker Squares challenge), and shows it; its cards stay the same.
 * `target`: None (default) or a whole number from 1 to 1,000,000: a series of freshly shuffled tableaus until their
-  total reaches it.
+  total reaches it (not with random tables, of which some never would).
 
 ## Version History
 * v0: first version.
@@ -454,7 +454,12 @@ def configure(state: Any, options: Mapping[str, Any]) -> None:
     state["target"] = options["target"] or 0
     state["drawn_table"] = options["scoring"] == "random"
     state["points"] = points_table(options["scoring"])
-    if state["target"] and not state["drawn_table"] and state["points"].max() <= 0:
+    if state["target"] and state["drawn_table"]:
+        raise ValueError(
+            "a series with a target needs a given scoring table, not scoring='random': in some deals no hand would "
+            "score more than zero, and the series would never end"
+        )
+    if state["target"] and state["points"].max() <= 0:
         raise ValueError("a series with a target needs a scoring table in which some hand scores more than zero")
 
 
