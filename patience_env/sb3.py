@@ -61,7 +61,7 @@ class PatienceVecEnv(VecEnv):
         game: str | Game,
         num_envs: int = 1,
         *,
-        max_episode_steps: int | None | str = "registered",
+        max_episode_steps: int | str | None = "registered",
         **keywords: Any,
     ) -> None:
         for name in ("autoreset_mode", "copy"):
@@ -238,7 +238,7 @@ class PatienceVecEnv(VecEnv):
         return [wrapper_class is Monitor for _ in self._rows(indices)]
 
 
-def _steps(game: str | Game, given: int | None | str) -> int | None:
+def _steps(game: str | Game, given: int | str | None) -> int | None:
     if given != "registered":
         return given  # type: ignore[return-value]
     known = get_game(game) if isinstance(game, str) else game

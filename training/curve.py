@@ -1,0 +1,78 @@
+"""Draw learning curves of runs: mean return on the validation deals against steps and against time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from patience_env.training.train import CURVE, Point
+
+
+def read_curve(run: str | os.PathLike[str]) -> list[Point]:
+    """Return the learning curve of a run's folder (or of a `curve.json`).
+
+    Raises:
+        ValueError: there is none, or it is damaged.
+    """
+    path = Path(run)
+    path = path / CURVE if path.is_dir() else path
+    try:
+        points = [Point(**point) for point in json.loads(path.read_text("utf-8"))]
+    except FileNotFoundError:
+        raise ValueError(f"{str(run)!r} is no run: there is no {str(path)!r}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{str(path)!r} is no learning curve: {error}") from None
+    if not points:
+        raise ValueError(f"{str(path)!r} holds no points yet")
+    return points
+
+
+def draw_curves(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
+    """Draw the curves of some runs, with bands of two standard errors, into a picture (.png, .svg or .pdf).
+
+    Raises:
+        ValueError: a run has no curve, or the picture's kind is unknown.
+    """
+    curves = {Path(run).name: read_curve(run) for run in runs}
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes: Any = figure.subplots(1, 2, sharey=True)
+    for name, points in curves.items():
+        means = [point.mean for point in points]
+        low = [point.mean - 2 * point.stderr for point in points]
+        high = [point.mean + 2 * point.stderr for point in points]
+        for axis, places in (
+            (axes[0], [point.steps / 1e6 for point in points]),
+            (axes[1], [point.seconds / 60 for point in points]),
+        ):
+            axis.plot(places, means, marker=".", label=name)
+            axis.fill_between(places, low, high, alpha=0.25)
+    axes[0].set(xlabel="million steps", ylabel="mean return, validation deals")
+    axes[1].set(xlabel="minutes")
+    axes[1].legend()
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    figure.savefig(out, dpi=120)
+
+
+def command(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("curve.png"),
+) -> None:
+    """Print the learning curves of training runs and draw them."""
+    try:
+        for run in runs:
+            typer.echo(f"{run}\n{'steps':>14} {'seconds':>9} {'mean':>9} {'stderr':>7}")
+            for point in read_curve(run):
+                typer.echo(f"{point.steps:14,} {point.seconds:9.0f} {point.mean:9.2f} {point.stderr:7.2f}")
+        draw_curves(runs, out)
+    except ValueError as error:
+        typer.echo(f"patience curve: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"picture: {out}")

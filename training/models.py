@@ -1,0 +1,316 @@
+"""Saved models: a JSON of facts beside a safetensors file of numbers; nothing that is loaded can run code.
+
+A *sealed pair* is one JSON file that names its tensor file, that file's SHA-256 and, as `seal`, the SHA-256 of all its
+other facts. The tensor file is named after its own hash and written first, the JSON replaces its predecessor in one
+step, so that a kill at any moment leaves a whole pair behind. Training's checkpoints and models are such pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env.agents.policy import Policy, Turn
+from patience_env.encoding import observation_space
+from patience_env.game import Game, get_game
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FORMAT = 1
+MODEL = "model.json"
+NETWORKS = ("lines", "mlp")
+_NEEDED = {
+    "game": str,
+    "options": dict,
+    "observation": str,
+    "shape": list,
+    "actions": int,
+    "network": str,
+    "network_options": dict,
+    "version": str,
+}
+BATCH = 4096
+
+
+# -- sealed pairs ------------------------------------------------------------------------------------------------
+
+
+def _seal(facts: Mapping[str, Any]) -> str:
+    plain = {name: value for name, value in facts.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that at any moment either the old or the new content is there whole, even after a power cut."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(fresh, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+
+
+def write_pair(path: Path, tensors: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+    """Write tensors and facts as a sealed pair whose JSON is `path`; the pair it replaces is removed afterwards."""
+    from safetensors.numpy import save
+
+    content = save({name: np.array(tensor, order="C") for name, tensor in tensors.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{path.stem}-{digest[:16]}.safetensors"
+    sealed = {"format": FORMAT, **json.loads(json.dumps(facts)), "tensors": name, "sha256": digest}
+    sealed["seal"] = _seal(sealed)
+    replace_file(path.with_name(name), content)
+    replace_file(path, (json.dumps(sealed, indent=1) + "\n").encode())
+    for other in path.parent.glob(f"{path.stem}-*.safetensors"):
+        if other.name != name and re.fullmatch(rf"{re.escape(path.stem)}-[0-9a-f]{{16}}\.safetensors", other.name):
+            other.unlink(missing_ok=True)
+
+
+def read_facts(path: Path, what: str) -> dict[str, Any]:
+    """Return the facts of a sealed pair, their seal checked.
+
+    Raises:
+        ValueError: the file is missing, cut short, of another format or changed since it was written.
+    """
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{str(path.parent)!r} holds no {what}: there is no {path.name} in it") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{what} {str(path)!r} is damaged: it is no readable JSON ({error})") from None
+    if not isinstance(facts, dict) or "format" not in facts or "seal" not in facts:
+        raise ValueError(f"{str(path)!r} is no {what}: it has no format and no seal")
+    if facts["format"] != FORMAT:
+        raise ValueError(f"{what} {str(path)!r} has format {facts['format']!r}, but this version reads format {FORMAT}")
+    if facts["seal"] != _seal(facts):
+        raise ValueError(f"{what} {str(path)!r} was changed after it was written: its seal does not match its content")
+    return facts
+
+
+def read_pair(path: Path, what: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the facts and the tensors of a sealed pair.
+
+    Raises:
+        ValueError: as `read_facts`, or the tensor file is missing, cut short or changed.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    facts = read_facts(path, what)
+    name = facts.get("tensors")
+    if not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"{what} {str(path)!r} names no tensor file beside it, but {name!r}")
+    file = path.with_name(name)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{what} {str(path)!r} lacks its tensor file {name!r}: {error.strerror}") from None
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != facts.get("sha256"):
+        raise ValueError(
+            f"{what} file {str(file)!r} is damaged: its SHA-256 begins with {digest[:16]}, "
+            f"but {str(facts.get('sha256'))[:16]} is right"
+        )
+    try:
+        return facts, load(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ValueError(f"{what} file {str(file)!r} is no safetensors file: {error}") from None
+
+
+# -- networks ----------------------------------------------------------------------------------------------------
+
+
+def network_options(network: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that shape a network: what must be known to build it again.
+
+    Raises:
+        ValueError: no such network, or a setting out of range.
+    """
+    if network not in NETWORKS:
+        raise ValueError(f"network={network!r} is not allowed: choose one of {', '.join(NETWORKS)}")
+    names = ("width", "sharpness") if network == "lines" else ("width",)
+    chosen = {name: settings[name] for name in names}
+    if not 1 <= chosen["width"] <= 4096:
+        raise ValueError(f"width={chosen['width']!r} is not allowed: give a whole number from 1 to 4096")
+    return chosen
+
+
+def policy_class(network: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the policy class of a network, for MaskablePPO, and its keywords."""
+    if network == "lines":
+        from patience_env.training.networks import AfterstatePolicy
+
+        return AfterstatePolicy, dict(options)
+    from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+
+    return MaskableActorCriticPolicy, {"net_arch": [options["width"], options["width"]]}
+
+
+# -- models ------------------------------------------------------------------------------------------------------
+
+
+def tensors_of(policy: nn.Module) -> dict[str, NDArray[Any]]:
+    """Return the learned numbers of a policy by name."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in policy.state_dict().items()}
+
+
+def save_model(folder: str | os.PathLike[str], policy: nn.Module, facts: Mapping[str, Any]) -> None:
+    """Save a policy into a folder (made if need be), replacing the model there.
+
+    `facts` must hold `game`, `options`, `observation`, `shape`, `actions`, `network`, `network_options` and `version`;
+    more may follow (how it was trained, say).
+
+    Raises:
+        ValueError: a fact is missing or of the wrong type.
+    """
+    _check_facts(facts, "these facts")
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    write_pair(target / MODEL, tensors_of(policy), facts)
+
+
+def _check_facts(facts: Mapping[str, Any], what: str) -> None:
+    for name, kind in _NEEDED.items():
+        if not isinstance(facts.get(name), kind):
+            raise ValueError(f"{what} must hold {name!r} as {kind.__name__}, not {facts.get(name)!r}")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model.
+
+    Attributes:
+        folder: where it came from.
+        facts: what its JSON tells.
+        policy: the network, an SB3 policy in evaluation mode.
+    """
+
+    folder: str
+    facts: dict[str, Any]
+    policy: Any
+
+    def actions(self, observations: NDArray[np.int8], masks: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the most probable legal action of each position, int64, shape (n,)."""
+        return best_actions(self.policy, observations, masks)
+
+
+def best_actions(policy: Any, observations: NDArray[np.int8], masks: NDArray[Any]) -> NDArray[np.int64]:
+    """Return each position's legal action of highest logit (the first among equals), int64, shape (n,)."""
+    import torch
+
+    chosen = np.zeros(len(observations), np.int64)
+    for start in range(0, len(observations), BATCH):
+        part = slice(start, start + BATCH)
+        seen = torch.as_tensor(observations[part], device=policy.device)
+        with torch.no_grad():
+            logits = policy.get_distribution(seen).distribution.logits
+        chosen[part] = np.where(masks[part], logits.cpu().numpy(), -np.inf).argmax(1)
+    return chosen
+
+
+def load_policy(folder: str | os.PathLike[str]) -> Model:
+    """Return the model that `save_model` wrote into a folder.
+
+    Raises:
+        ValueError: it is missing, damaged, changed, of another format, or does not fit this version's observations.
+    """
+    path = Path(folder) / MODEL
+    facts, tensors = read_pair(path, "model")
+    _check_facts(facts, f"model {str(path)!r}")
+    game = get_game(facts["game"])
+    try:
+        layout = game.layout(game.check_options(facts["options"]))
+    except TypeError as error:
+        raise ValueError(f"model {str(path)!r} does not fit this version: {error}") from error
+    space = observation_space(layout, facts["observation"])
+    for name, saved, now in (
+        ("observations of shape", tuple(facts["shape"]), space.shape),
+        ("an action space of", facts["actions"], layout.actions),
+    ):
+        if saved != now:
+            raise ValueError(
+                f"model {str(path)!r} was saved for {name} {saved}, but this version of {game.id} has {now}"
+            )
+    shaping = network_options(facts["network"], _Required(facts["network_options"], str(path)))
+    return Model(str(folder), facts, _build(facts["network"], shaping, space, layout.actions, tensors, str(path)))
+
+
+class _Required(dict[str, Any]):
+    """Facts of which a missing one is a ValueError."""
+
+    def __init__(self, given: Mapping[str, Any], path: str) -> None:
+        super().__init__(given)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise ValueError(f"model {self._path!r} does not tell the {name} of its network")
+
+
+def _build(
+    network: str, shaping: dict[str, Any], space: Any, actions: int, tensors: Mapping[str, NDArray[Any]], path: str
+) -> Any:
+    import torch
+    from gymnasium.spaces import Discrete
+
+    maker, keywords = policy_class(network, shaping)
+    policy = maker(space, Discrete(actions), lambda _: 0.0, **keywords)
+    wanted = {name: tuple(tensor.shape) for name, tensor in policy.state_dict().items()}
+    for name in sorted(wanted.keys() | tensors.keys()):
+        have = tuple(tensors[name].shape) if name in tensors else "nothing"
+        if have != wanted.get(name, "nothing"):
+            raise ValueError(
+                f"model {path!r} does not fit its network: it holds {have} for tensor {name!r}, "
+                f"but {wanted.get(name, 'nothing')} is needed"
+            )
+    if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        raise ValueError(f"model {path!r} holds numbers that are not finite")
+    policy.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()})
+    policy.set_training_mode(False)
+    return policy
+
+
+class ModelPolicy(Policy):
+    """Plays a model that `patience train` saved: always the legal action that the network likes best.
+
+    Args:
+        path: the folder of the model (or of the run that holds it, in `model`).
+
+    Raises:
+        ValueError: as `load_policy`.
+    """
+
+    name = "model"
+
+    def __init__(self, path: str) -> None:
+        folder = Path(path)
+        if not (folder / MODEL).is_file() and (folder / "model" / MODEL).is_file():
+            folder = folder / "model"
+        self.model = load_policy(folder)
+
+    def check(self, game: Game, options: Mapping[str, Any]) -> None:
+        """Raise ValueError where the model was trained for another game or under other options."""
+        facts = self.model.facts
+        if facts["game"] != game.id:
+            raise ValueError(f"model {self.model.folder!r} plays {facts['game']}, not {game.id}")
+        learned = json.loads(json.dumps(game.check_options(facts["options"])))
+        asked = json.loads(json.dumps(dict(options)))
+        for name in asked:
+            if learned.get(name) != asked[name]:
+                raise ValueError(
+                    f"model {self.model.folder!r} was trained with {name}={learned.get(name)!r}, but the game is "
+                    f"played with {name}={asked[name]!r}"
+                )
+
+    def act(self, turn: Turn) -> NDArray[np.int64]:
+        """Return the best legal action by the network, for every position."""
+        return self.model.actions(turn.observations(self.model.facts["observation"]), turn.masks)

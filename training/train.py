@@ -1,0 +1,318 @@
+"""Train an agent: MaskablePPO of sb3-contrib over the compiled batch, with checkpoints that survive a kill.
+
+A run is a folder: `checkpoint.json` and its tensors (everything that is needed to go on), `curve.json` (steps, seconds,
+mean and standard error on the validation deals), `model/` (the agent so far) and `tensorboard/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from patience_env import __version__
+from patience_env.agents.policy import read_value
+from patience_env.deals import check_deal, named_deals
+from patience_env.game import get_game
+from patience_env.training.models import network_options, read_facts
+
+CHECKPOINT = "checkpoint.json"
+CURVE = "curve.json"
+MODEL_FOLDER = "model"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A hyperparameter: its type, its least and greatest value, what it means."""
+
+    kind: type
+    low: float
+    high: float
+    help: str
+
+
+SETTINGS = {
+    "network": Setting(str, 0, 0, "'lines' (Patience Poker: line values shared by policy and critic) or 'mlp'"),
+    "observation": Setting(str, 0, 0, "'planes' or 'cards'"),
+    "steps": Setting(int, 1, 10**12, "steps of all games together, unless --steps or --minutes tells otherwise"),
+    "envs": Setting(int, 1, 65_536, "games at once"),
+    "n_steps": Setting(int, 1, 65_536, "steps of each game between two updates"),
+    "batch_size": Setting(int, 2, 10**9, "steps in a minibatch"),
+    "n_epochs": Setting(int, 1, 1000, "passes over the steps of an update"),
+    "learning_rate": Setting(float, 0, 1, "Adam's, at the start"),
+    "final_learning_rate": Setting(float, 0, 1, "and at the end; it falls in a straight line"),
+    "gamma": Setting(float, 0, 1, "discount"),
+    "gae_lambda": Setting(float, 0, 1, "generalised advantage estimation: 1 trusts the returns, 0 the critic"),
+    "clip_range": Setting(float, 1e-6, 1, "how far an update may move a probability ratio"),
+    "ent_coef": Setting(float, 0, 1e6, "reward for entropy"),
+    "vf_coef": Setting(float, 0, 1e6, "weight of the critic's loss"),
+    "max_grad_norm": Setting(float, 1e-9, 1e9, "gradients are cut to this length"),
+    "reward_scale": Setting(float, 1e-9, 1e9, "factor on the rewards that the learner sees"),
+    "width": Setting(int, 1, 4096, "hidden units of each layer"),
+    "sharpness": Setting(float, 1e-6, 1e6, "lines: factor from gains to logits at the start"),
+    "evaluate_every": Setting(int, 1, 10**12, "steps between two evaluations on the validation deals"),
+    "checkpoint_seconds": Setting(
+        float, 0, 1e9, "seconds between two checkpoints (there is one after each evaluation)"
+    ),
+    "threads": Setting(int, 0, 1024, "threads of torch, 0 for all cores"),
+}
+# These may differ between a run and its continuation.
+_FREE = ("steps", "evaluate_every", "checkpoint_seconds", "threads")
+
+
+def read_settings(env_id: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings for a game: the YAML's default, its entry for the game, then those given.
+
+    Raises:
+        ValueError: an unknown name or a value that is not allowed.
+    """
+    import yaml
+
+    text = resources.files("patience_env.training").joinpath("hyperparameters.yaml").read_text("utf-8")
+    table = yaml.safe_load(text)
+    merged = {**table["default"], **table.get(env_id, {}), **(given or {})}
+    return {name: _check_setting(name, value) for name, value in merged.items()}
+
+
+def _check_setting(name: str, value: Any) -> Any:
+    if name not in SETTINGS:
+        raise ValueError(f"there is no setting {name!r}: the settings are {', '.join(SETTINGS)}")
+    setting = SETTINGS[name]
+    if setting.kind is str:
+        if not isinstance(value, str):
+            raise ValueError(f"{name}={value!r} is not allowed: give {setting.help}")
+        return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole or (setting.kind is float and isinstance(value, float))) or not setting.low <= value <= setting.high:
+        kind = "a whole number" if setting.kind is int else "a number"
+        raise ValueError(f"{name}={value!r} is not allowed: give {kind} from {setting.low:g} to {setting.high:g}")
+    return setting.kind(value)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the learning curve: mean return on the validation deals and its standard error."""
+
+    steps: int
+    seconds: float
+    mean: float
+    stderr: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        folder: the run's folder; the model lies in `folder / "model"`.
+        steps: steps of all games together.
+        seconds: time it took, earlier parts included.
+        curve: its evaluations, the last one at the end.
+    """
+
+    folder: Path
+    steps: int
+    seconds: float
+    curve: tuple[Point, ...]
+
+
+# -- one run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is. A continuation must have the same (but for the settings in `_FREE`)."""
+
+    game: str
+    options: dict[str, Any]
+    seed: int
+    settings: dict[str, Any]
+    version: str
+
+    def differences(self, saved: Mapping[str, Any]) -> list[str]:
+        """Say in which facts this plan and a saved one differ, naming both sides."""
+        mine, other = (_flat(plan) for plan in (json.loads(json.dumps(asdict(self))), saved))
+        names = sorted((mine.keys() | other.keys()) - {f"settings.{name}" for name in _FREE})
+        return [
+            f"{name.rpartition('.')[2]} is {other.get(name)!r} in the run, but {mine.get(name)!r} is asked for"
+            for name in names
+            if mine.get(name) != other.get(name)
+        ]
+
+
+def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in plan.items():
+        flat |= (
+            {f"{name}.{key}": one for key, one in value.items()} if name in ("options", "settings") else {name: value}
+        )
+    return flat
+
+
+def train(
+    env_id: str,
+    out: str | os.PathLike[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    deals: Sequence[int] | NDArray[np.uint64] | None = None,
+    quiet: bool = False,
+) -> Outcome:
+    """Train an agent and save it in `out / "model"`.
+
+    Args:
+        env_id: which game.
+        out: the run's folder, made if need be.
+        options: the game's options.
+        steps: stop after so many steps of all games together (rounded up to whole updates). None takes that of the
+            run that is resumed, or the settings', unless `minutes` is given.
+        minutes: stop after so much time (the parts before a resume count).
+        seed: of the network, the games and the learner's choices.
+        resume: go on with the run in `out` from its last checkpoint.
+        settings: hyperparameters that override those of `hyperparameters.yaml`.
+        deals: deal numbers of the learning curve; None takes the standard validation deals.
+        quiet: show no progress.
+
+    A resumed run draws new deals; it is as good as an uninterrupted one, but not the same step by step.
+
+    Raises:
+        ValueError: an argument that is not allowed; `out` holds something else, or a run and `resume` is False; the run
+            to be resumed differs, its files are damaged, or there is none. Nothing is changed then.
+    """
+    chosen = read_settings(env_id, settings)
+    plan = Plan(env_id, get_game(env_id).check_options(options or {}), _check_seed(seed), chosen, __version__)
+    if minutes is not None and not 0 < minutes < 1e6:
+        raise ValueError(f"minutes={minutes!r} is not allowed: give a number above 0")
+    if steps is not None:
+        _check_setting("steps", steps)
+    network_options(chosen["network"], chosen)
+    if chosen["envs"] * chosen["n_steps"] % chosen["batch_size"] == 1:
+        raise ValueError(
+            f"batch_size={chosen['batch_size']} leaves a minibatch of a single step ({chosen['envs']} envs times "
+            f"{chosen['n_steps']} n_steps make {chosen['envs'] * chosen['n_steps']}): choose another"
+        )
+    folder = Path(out)
+    saved = _open_run(folder, plan, resume)
+    if steps is None and minutes is None:
+        limits = (saved["total_steps"], saved["total_seconds"]) if saved else (chosen["steps"], None)
+    else:
+        limits = (steps, None if minutes is None else 60.0 * minutes)
+    from patience_env.training.learner import Run
+
+    numbers = named_deals("validation") if deals is None else np.array([check_deal(deal) for deal in deals], np.uint64)
+    return Run(folder, plan, limits, numbers, quiet).go()
+
+
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed={seed!r} is not allowed: give a whole number from 0 to 2**63 - 1")
+    return int(seed)
+
+
+def _open_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any] | None:
+    """Return the facts of the checkpoint in a folder, or None for a new run; refuse what does not fit."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{str(folder)!r} is no folder: give one for the run")
+    there = (folder / CHECKPOINT).exists()
+    if resume:
+        if not there:
+            raise ValueError(f"{str(folder)!r} holds no run to resume: leave --resume out to start one")
+        saved = read_facts(folder / CHECKPOINT, "checkpoint")
+        if differences := plan.differences(saved["plan"]):
+            raise ValueError(
+                f"{str(folder)!r} cannot be resumed, for it is another run: {'; '.join(differences)}. "
+                "Ask for the same, or start a run in another folder"
+            )
+        return saved
+    if there:
+        saved = read_facts(folder / CHECKPOINT, "checkpoint")
+        raise ValueError(
+            f"{str(folder)!r} already holds a run of {saved['steps']:,} steps: go on with --resume, or choose another "
+            "folder"
+        )
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{str(folder)!r} is not empty and holds no run: choose another folder")
+    return None
+
+
+# -- the command -------------------------------------------------------------------------------------------------
+
+
+def read_pairs(given: Sequence[str], what: str) -> dict[str, Any]:
+    """Return the `name=value` texts of the command line as a mapping.
+
+    Raises:
+        ValueError: one is not of that form, or a name comes twice.
+    """
+    pairs: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{what} {text!r} is not of the form name=value")
+        if name in pairs:
+            raise ValueError(f"{what} {name!r} is given twice")
+        pairs[name] = read_value(value)
+    return pairs
+
+
+def command(
+    env_id: Annotated[str, typer.Argument(metavar="ENV", help="Which game, for example PatiencePoker-v0.")],
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="An option of the game, name=value; may be repeated.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Stop after so many steps of all games together.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the network and of the deals.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; runs/ENV-SEED if left out.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
+    envs: Annotated[int | None, typer.Option(help="Games at once; short for --set envs=N.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A hyperparameter, name=value, such as learning_rate=3e-4; may be repeated."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Train an agent for ENV and save it.
+
+    MaskablePPO plays many games at once and learns from them; what it has learned is measured on the validation deals
+    as it goes. The folder then holds the agent (model/), its learning curve (curve.json), TensorBoard logs
+    (tensorboard/) and a checkpoint: after a kill, the same command with --resume goes on.
+    """
+    try:
+        settings = read_pairs(set_ or (), "--set")
+        if envs is not None:
+            settings["envs"] = envs
+        folder = out or Path("runs") / f"{env_id}-{seed}"
+        done = train(
+            env_id,
+            folder,
+            options=read_pairs(option or (), "--option"),
+            steps=steps,
+            minutes=minutes,
+            seed=seed,
+            resume=resume,
+            settings=settings,
+            quiet=quiet,
+        )
+    except (TypeError, ValueError) as error:
+        typer.echo(f"patience train: {error}", err=True)
+        raise typer.Exit(2) from None
+    last = done.curve[-1]
+    typer.echo(
+        f"{done.steps:,} steps in {done.seconds:.0f} s; validation {last.mean:.2f} +- {last.stderr:.2f}\n"
+        f"agent: {done.folder / MODEL_FOLDER}\ncurve: {done.folder / CURVE}"
+    )
