@@ -75,7 +75,7 @@ def test_legal_sequences_are_as_many_as_recorded(game_id: str) -> None:
     for record in found:
         assert record["id"] == game_id
         counts = record["counts"]
-        most = scaled(10**9, 1500)
+        most = scaled(10**9, 200)
         depth = max(1, sum(before <= most for before in [1, *counts[:-1]]))
         env = strict(game_id, **record["options"])
         env.reset(options={"deal": record["deal"]})
