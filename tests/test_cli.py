@@ -199,7 +199,7 @@ def test_train_passes_its_arguments_to_the_training_module(
         print(env, steps, resume)
 
     module = ModuleType("patience_env.training.train")
-    module.train = train  # type: ignore[attr-defined]
+    module.command = train  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "patience_env.training.train", module)
     assert Ran(capsys, "train", POKER, "--steps", "9", "--resume").out == f"{POKER} 9 True\n"
     helped = Ran(capsys, "train", "--help")

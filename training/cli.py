@@ -328,7 +328,7 @@ def _train(context: typer.Context) -> None:
     """Train an agent for a game and save it (patience train --help)."""
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     try:
-        command.command()(import_module("patience_env.training.train").train)
+        command.command()(import_module("patience_env.training.train").command)
     except ImportError as error:
         _fail(f"training needs the 'train' extra, pip install 'patience-env[train]': {error}")
     code = typer.main.get_command(command).main(context.args, "patience train", standalone_mode=False)

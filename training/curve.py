@@ -1,4 +1,7 @@
-"""Draw learning curves of runs: mean return on the validation deals against steps and against time."""
+"""Draw learning curves of runs: mean return on the validation deals against steps and against time.
+
+`python -m patience_env.training.curve runs/poker --out curve.png`
+"""
 
 from __future__ import annotations
 
@@ -73,6 +76,10 @@ def command(
                 typer.echo(f"{point.steps:14,} {point.seconds:9.0f} {point.mean:9.2f} {point.stderr:7.2f}")
         draw_curves(runs, out)
     except ValueError as error:
-        typer.echo(f"patience curve: {error}", err=True)
+        typer.echo(f"patience: error: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(f"picture: {out}")
+
+
+if __name__ == "__main__":
+    typer.run(command)

@@ -309,8 +309,11 @@ def command(
             quiet=quiet,
         )
     except (TypeError, ValueError) as error:
-        typer.echo(f"patience train: {error}", err=True)
+        typer.echo(f"patience: error: {error}", err=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; the same command with --resume goes on from the checkpoint in {folder}", err=True)
+        raise typer.Exit(130) from None
     last = done.curve[-1]
     typer.echo(
         f"{done.steps:,} steps in {done.seconds:.0f} s; validation {last.mean:.2f} +- {last.stderr:.2f}\n"
