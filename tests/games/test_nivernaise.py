@@ -294,7 +294,7 @@ def test_random_games_end_legally_and_conserve_the_cards() -> None:
     for deal in range(TIMES):
         env.reset(options={"deal": deal})
         for _ in range(500):
-            env.step(env.sample(rng))
+            env.step(env.sample())
             if not legal(env):
                 break
         assert all_cards(env) == whole
@@ -307,7 +307,7 @@ def test_text_round_trips_through_whole_games() -> None:
     for deal in range(10):
         env.reset(options={"deal": deal})
         while legal(env):
-            observation, *_ = env.step(env.sample(rng))
+            observation, *_ = env.step(env.sample())
             seen, _ = other.load(env.table())
             assert other.table() == env.table()
             assert np.array_equal(seen, observation)
@@ -319,7 +319,7 @@ def played(env: PatienceEnv, deal: int, steps: int) -> NDArray[Any]:
     rng = np.random.default_rng(deal)
     for _ in range(steps):
         if legal(env):
-            env.step(env.sample(rng))
+            env.step(env.sample())
     return env.state_rows()
 
 

@@ -315,7 +315,7 @@ def test_random_games_end_legally_and_conserve_the_cards() -> None:
     for deal in range(TIMES):
         env.reset(options={"deal": deal})
         for _ in range(1000):
-            env.step(env.sample(rng))
+            env.step(env.sample())
             if not legal(env):
                 break
         assert all_cards(env) == whole
@@ -329,7 +329,7 @@ def test_text_round_trips_through_whole_games() -> None:
     for deal in range(3 if jit.JIT else 1):
         env.reset(options={"deal": deal})
         while legal(env):
-            observation, *_ = env.step(env.sample(rng))
+            observation, *_ = env.step(env.sample())
             seen, _ = other.load(env.table())
             assert other.table() == env.table()
             assert np.array_equal(seen, observation)
@@ -340,7 +340,7 @@ def test_nothing_shown_depends_on_the_order_of_the_stock() -> None:
     env = make()
     rng = np.random.default_rng(3)
     for _ in range(40):
-        observation, *_ = env.step(env.sample(rng))
+        observation, *_ = env.step(env.sample())
         before = env.table(), legal(env), [env.describe(action) for action in legal(env)]
         state = env._rows.states[0]
         state["deck"][state["first"] :] = np.roll(state["deck"][state["first"] :], 3)
@@ -352,7 +352,7 @@ def test_determinize_shuffles_the_stock_and_nothing_else() -> None:
     env = make()
     rng = np.random.default_rng(4)
     for _ in range(15):
-        env.step(env.sample(rng))
+        env.step(env.sample())
     before = env.state_rows()[0]
     shown = env.table(), legal(env), env._rows.observations[0].copy()
     env.determinize(5)
