@@ -321,8 +321,6 @@ def read_cells(given: Mapping[str, Sequence[str]], side: int) -> dict[int, int]:
     for place, cards in given.items():
         if place not in names and place not in ("hand", "stock"):
             raise ValueError(f"there is no place {place!r}: the places are r1c1 to r{side}c{side}, hand and stock")
-        if isinstance(cards, str) or not all(isinstance(card, str) for card in cards):
-            raise ValueError(f"{place} must hold a list of two-letter cards, not {cards!r}")
         if place == "stock":
             continue
         if len(cards) > 1:

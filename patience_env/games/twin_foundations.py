@@ -147,8 +147,6 @@ def read_piles(given: Mapping[str, Sequence[str]], known: Iterable[str], facts: 
     for place, cards in given.items():
         if place not in piles and place not in facts:
             raise ValueError(f"there is no place {place!r}: the places are {', '.join([*piles, *facts])}")
-        if isinstance(cards, str) or not all(isinstance(card, str) for card in cards):
-            raise ValueError(f"{place} must hold a list of two-letter cards, not {cards!r}")
         if place in piles:
             piles[place] = [card_code(card) for card in cards]
     copies = [0] * (FACE_DOWN + 1)
