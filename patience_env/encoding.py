@@ -64,11 +64,11 @@ def observation_space(layout: Layout, kind: str) -> Box:
     low = np.array([counter.low for counter in layout.counters], np.int8)
     high = np.array([counter.high for counter in layout.counters], np.int8)
     places = len(layout.places)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"observation={kind!r} is not allowed: choose one of {', '.join(map(repr, KINDS))}")
     if kind == "cards":
         zeros = np.zeros(places, np.int8)
         return Box(np.concatenate([zeros, low]), np.concatenate([zeros + np.int8(FACE_DOWN), high]), dtype=np.int8)
-    if kind != "planes":
-        raise ValueError(f"observation={kind!r} is not allowed: choose one of {', '.join(map(repr, KINDS))}")
     size = int(np.prod(planes_shape(layout)))
     first = CHANNELS * places
     bottom, top = np.zeros(size, np.int8), np.ones(size, np.int8)

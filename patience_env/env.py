@@ -24,11 +24,17 @@ MAGIC = b"patience-env state 1\n"
 
 def check_illegal_action(value: str) -> str:
     """Return the `illegal_action` argument, or raise ValueError saying what is allowed."""
-    if value not in ILLEGAL_ACTIONS:
+    if not isinstance(value, str) or value not in ILLEGAL_ACTIONS:
         raise ValueError(
             f"illegal_action={value!r} is not allowed: choose one of {', '.join(map(repr, ILLEGAL_ACTIONS))}"
         )
     return value
+
+
+def check_render_mode(value: Any, allowed: list[str]) -> None:
+    """Raise ValueError saying what is allowed unless `value` is None or one of the render modes."""
+    if value is not None and (not isinstance(value, str) or value not in allowed):
+        raise ValueError(f"render_mode={value!r} is not allowed: give None or one of {', '.join(map(repr, allowed))}")
 
 
 def forfeit_warning(game_id: str) -> str:
@@ -74,10 +80,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ValueError(
-                f"render_mode={render_mode!r} is not allowed: choose one of {self.metadata['render_modes']}"
-            )
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self.illegal_action = check_illegal_action(illegal_action)
         self.render_mode = render_mode
         self._rows, self.reward = open_game(game, observation, reward, options, 1)
@@ -336,6 +339,9 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self._need_position("determinize()")
         from patience_env.kernels import determinize_rows
 
+        whole = isinstance(rng, (int, np.integer)) and not isinstance(rng, bool)
+        if not isinstance(rng, np.random.Generator) and not (whole and int(rng) >= 0):
+            raise TypeError(f"determinize takes a NumPy Generator or a whole number of at least 0, not {rng!r}")
         generator = np.random.default_rng(rng)
         determinize_rows(self._rows.states, generator.integers(0, 2**64, 1, dtype=np.uint64))
         self.np_random = np.random.Generator(np.random.PCG64(generator.integers(2**63)))

@@ -113,7 +113,7 @@ def open_game(
     facts = game if isinstance(game, Game) else get_game(game)
     allowed = ("score",) if facts.scores else ("progress", "win")
     kind = allowed[0] if reward is None else reward
-    if kind not in allowed:
+    if not isinstance(kind, str) or kind not in allowed:
         raise ValueError(
             f"reward={reward!r} is not allowed for {facts.id}: choose one of {', '.join(map(repr, allowed))}"
         )

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from patience_env.deals import check_deal
-from patience_env.env import check_illegal_action, check_reset_options, forfeit_warning
+from patience_env.env import check_illegal_action, check_render_mode, check_reset_options, forfeit_warning
 from patience_env.game import Game
 from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, sample
 from patience_env.table import BLOCK, draw_deals, open_game
@@ -102,18 +102,15 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
     ) -> None:
         if not _is_whole(num_envs) or num_envs < 1:
             raise ValueError(f"num_envs={num_envs!r} is not allowed: give a whole number of at least 1")
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ValueError(
-                f"render_mode={render_mode!r} is not allowed: choose one of {self.metadata['render_modes']}"
-            )
+        check_render_mode(render_mode, self.metadata["render_modes"])
         if max_episode_steps is not None and not (_is_whole(max_episode_steps) and max_episode_steps >= 1):
             raise ValueError(
                 f"max_episode_steps={max_episode_steps!r} is not allowed: give None or a whole number of at least 1"
             )
         if not isinstance(copy, bool):
             raise ValueError(f"copy={copy!r} is not allowed: give True or False")
-        modes = {mode.value: mode for mode in AutoresetMode}
-        if not isinstance(autoreset_mode, AutoresetMode) and autoreset_mode not in modes:
+        modes = [mode.value for mode in AutoresetMode]
+        if not isinstance(autoreset_mode, (AutoresetMode, str)) or autoreset_mode not in [*AutoresetMode, *modes]:
             raise ValueError(f"autoreset_mode={autoreset_mode!r} is not allowed: choose one of {', '.join(modes)}")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
@@ -302,7 +299,10 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         return resetting
 
     def _check_actions(self, actions: Any) -> NDArray[np.int64]:
-        chosen = np.asarray(actions)
+        try:
+            chosen = np.asarray(actions)
+        except ValueError as error:
+            raise ValueError(f"actions must have the shape ({self.num_envs},), one for each game: {error}") from error
         if chosen.shape != (self.num_envs,):
             raise ValueError(f"actions must have the shape ({self.num_envs},), one for each game, not {chosen.shape}")
         if chosen.dtype.kind not in "iu":
@@ -378,7 +378,12 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         """Return a uniformly random legal action for every game, int64, shape (num_envs,).
 
         Ended games, which have no legal action, get 0 (it is ignored by the resetting step).
+
+        Raises:
+            ResetNeeded: before the first reset.
         """
+        if not self._started:
+            raise ResetNeeded(f"{self.game.id}: call reset() before sample()")
         return np.maximum(sample(self._rows.masks, rng), 0)
 
     def states(self) -> NDArray[Any]:

@@ -329,7 +329,9 @@ def test_stepping_after_the_end() -> None:
     [
         ({"observation": "pixels"}, ValueError, "observation='pixels' is not allowed: choose one of 'planes', 'cards'"),
         ({"illegal_action": "ignore"}, ValueError, "choose one of 'forfeit', 'raise'"),
-        ({"render_mode": "text"}, ValueError, "render_mode='text' is not allowed: choose one of"),
+        ({"observation": np.zeros(2)}, ValueError, "observation=array.* is not allowed: choose one of"),
+        ({"illegal_action": np.zeros(2)}, ValueError, "illegal_action=array.* is not allowed: choose one of"),
+        ({"reward": np.zeros(2)}, ValueError, "reward=array.* is not allowed for .*: choose one of"),
         ({"reward": "sparse"}, ValueError, "reward='sparse' is not allowed for .*: choose one of"),
         ({"colour": 1}, TypeError, "has no option 'colour': its options are"),
     ],
@@ -339,6 +341,12 @@ def test_refuses_other_arguments(game_id: str, arguments: Any, error: type[Excep
         PatienceEnv(game_id, **arguments)
     with pytest.raises(error, match=message):
         gymnasium.make(game_id, **arguments)
+
+
+@pytest.mark.parametrize("mode", ["text", 5, ["ansi"], np.zeros(2)])
+def test_refuses_other_render_modes(mode: Any) -> None:
+    with pytest.raises(ValueError, match=r"render_mode=.* is not allowed: give None or one of 'ansi', 'rgb_array'"):
+        PatienceEnv(POKER, render_mode=mode)
 
 
 @every_game
@@ -578,6 +586,16 @@ def test_determinize_deals_another_future() -> None:
         futures.add(repr(told))
     assert len(futures) == 6
     assert repr(play_on(env)) not in futures
+
+
+@pytest.mark.parametrize("key", [None, "x", -1, 1.5, True])
+def test_determinize_refuses_other_keys_and_changes_nothing(key: Any) -> None:
+    env = strict(POKER)
+    begin(env, 1, 5)
+    before = env.get_state()
+    with pytest.raises(TypeError, match="determinize takes a NumPy Generator or a whole number of at least 0, not"):
+        env.determinize(key)
+    assert env.get_state() == before
 
 
 def test_determinize_forgets_the_deal_number() -> None:

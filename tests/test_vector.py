@@ -248,6 +248,8 @@ def test_some_games_alone_are_not_started_first() -> None:
         batch.reset(options={"reset_mask": np.array([True, False])})
     with pytest.raises(ResetNeeded, match=r"call reset\(\) before step"):
         batch.step(np.zeros(2, np.int64))
+    with pytest.raises(ResetNeeded, match=r"call reset\(\) before sample"):
+        batch.sample(np.random.default_rng(0))
 
 
 def test_the_callers_options_stay_as_they_are() -> None:
@@ -288,6 +290,7 @@ def test_a_masked_reset_leaves_the_other_games_alone() -> None:
         (["1", "2", "3"], TypeError, "actions must be whole numbers, not <U1"),
         ([10**30, 1, 1], TypeError, "actions must be whole numbers, not object"),
         (None, ValueError, r"not \(\)"),
+        ([[1], [2, 3], 4], ValueError, r"actions must have the shape \(3,\), one for each game: "),
     ],
 )
 def test_refuses_other_actions_and_changes_nothing(actions: Any, error: type[Exception], message: str) -> None:
@@ -496,6 +499,7 @@ def test_finals_of_the_same_step_mode() -> None:
         ({"max_episode_steps": 2.5}, ValueError, "max_episode_steps=2.5 is not allowed"),
         ({"max_episode_steps": "9"}, ValueError, "max_episode_steps='9' is not allowed"),
         ({"autoreset_mode": "never"}, ValueError, "autoreset_mode='never' is not allowed: choose one of NextStep"),
+        ({"autoreset_mode": [1]}, ValueError, r"autoreset_mode=\[1\] is not allowed: choose one of NextStep"),
         ({"autoreset_mode": None}, ValueError, "autoreset_mode=None is not allowed: choose one of NextStep"),
         ({"copy": "no"}, ValueError, "copy='no' is not allowed: give True or False"),
         ({"render_mode": "human"}, ValueError, "render_mode='human' is not allowed"),
