@@ -39,19 +39,34 @@ WITHDRAWALS = pairs_in_line()
 SWAPS = list(combinations(range(25), 2))  # of the actions 100 to 399
 
 
-def has_fourteen(square: list[str | None]) -> bool:
-    return any(is_fourteen(square, one, two) for one, two in WITHDRAWALS)
+def is_fourteen(ranks: list[int], one: int, two: int) -> bool:
+    """An empty place has rank 0, which no rank completes to 14."""
+    return ranks[one] + ranks[two] == 14
 
 
-def is_fourteen(square: list[str | None], one: int, two: int) -> bool:
-    first, second = square[one], square[two]
-    return first is not None and second is not None and rank(first) + rank(second) == 14
+def has_fourteen(ranks: list[int]) -> bool:
+    return any(ranks[one] + ranks[two] == 14 for one, two in WITHDRAWALS)
 
 
-def swapped(square: list[str | None], one: int, two: int) -> list[str | None]:
-    result = list(square)
-    result[one], result[two] = square[two], square[one]
+def swapped(ranks: list[int], one: int, two: int) -> list[int]:
+    result = list(ranks)
+    result[one], result[two] = ranks[two], ranks[one]
     return result
+
+
+def completes(ranks: list[int], first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """A second swap, over two other places with cards, completes an exchange when it leaves a fourteen on the table."""
+    if second[0] in first or second[1] in first or ranks[second[0]] == 0 or ranks[second[1]] == 0:
+        return False
+    return has_fourteen(swapped(ranks, *second))
+
+
+def may_be_first(ranks: list[int], first: tuple[int, int]) -> bool:
+    """Some second swap must complete the exchange."""
+    if ranks[first[0]] == 0 or ranks[first[1]] == 0:
+        return False
+    after = swapped(ranks, *first)
+    return any(completes(after, first, second) for second in SWAPS)
 
 
 class Naive:
@@ -63,28 +78,14 @@ class Naive:
         self.exchanges_left: int | None = options["exchanges"]  # None: no limit
         self.close_gaps: bool = options["close_gaps"]
 
-    def completing_swaps(self, square: list[str | None], first: tuple[int, int]) -> list[tuple[int, int]]:
-        """The second swaps, over two other places with cards, that leave a fourteen on the table."""
-        return [swap for swap in SWAPS if self.completes(square, first, swap)]
-
-    def completes(self, square: list[str | None], first: tuple[int, int], second: tuple[int, int]) -> bool:
-        if set(first) & set(second) or None in (square[second[0]], square[second[1]]):
-            return False
-        return has_fourteen(swapped(square, *second))
-
-    def may_be_first(self, swap: tuple[int, int]) -> bool:
-        if None in (self.square[swap[0]], self.square[swap[1]]):
-            return False
-        after = swapped(self.square, *swap)
-        return any(self.completes(after, swap, second) for second in SWAPS)
-
     def legal(self) -> set[int]:
+        ranks = [0 if card is None else rank(card) for card in self.square]
         if self.first_swap is not None:  # only second swaps, even if a fourteen lies there already
-            return {100 + SWAPS.index(swap) for swap in self.completing_swaps(self.square, self.first_swap)}
-        withdrawals = {number for number, pair in enumerate(WITHDRAWALS) if is_fourteen(self.square, *pair)}
+            return {100 + number for number, swap in enumerate(SWAPS) if completes(ranks, self.first_swap, swap)}
+        withdrawals = {number for number, pair in enumerate(WITHDRAWALS) if is_fourteen(ranks, *pair)}
         if withdrawals or self.exchanges_left == 0:
             return withdrawals
-        return {100 + number for number, swap in enumerate(SWAPS) if self.may_be_first(swap)}
+        return {100 + number for number, swap in enumerate(SWAPS) if may_be_first(ranks, swap)}
 
     def play(self, action: int) -> float:
         if action < 100:
@@ -104,7 +105,8 @@ class Naive:
             self.square = [*cards, *[None] * (25 - len(cards))]
 
     def swap(self, places: tuple[int, int]) -> None:
-        self.square = swapped(self.square, *places)
+        one, two = places
+        self.square[one], self.square[two] = self.square[two], self.square[one]
         if self.first_swap is None:
             self.first_swap = places
         else:
