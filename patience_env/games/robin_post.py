@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, SUITS, card_text, is_red, rank_of
-from patience_env.deals import shuffle
+from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
 from patience_env.games.twin_foundations import (
     CARDS,
@@ -366,7 +366,7 @@ def determinize(state, key):  # type: ignore[no-untyped-def]
     state.deal = 0
     for i in range(state.first):
         state.deck[i] = EMPTY
-    shuffle(state, state.deck, state.first, CARDS)
+    reshuffle(state, state.deck, state.first, CARDS)
 
 
 def rank_in(text: str) -> int:

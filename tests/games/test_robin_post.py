@@ -365,6 +365,14 @@ def test_determinize_shuffles_the_stock_and_nothing_else() -> None:
     assert (after["deal"], after["deck"][:first].any()) == (0, False)
 
 
+def test_what_determinize_deals_depends_on_no_hidden_card() -> None:
+    env = make()
+    env.reset(options={"deal": 4})
+    other = env.clone().determinize(8)
+    assert not np.array_equal(env.state_rows()["deck"][:, 52:], other.state_rows()["deck"][:, 52:])
+    assert np.array_equal(env.determinize(5).state_rows(), other.determinize(5).state_rows())
+
+
 def test_the_observation_holds_places_and_counters() -> None:
     env = make()
     observation, _ = env.load({**CORE, "r1c1": ["5H", "6S"], "waste": [*CORE["waste"], "8D"]})
