@@ -284,7 +284,7 @@ def describe(state: Any, action: int) -> str:
 
 
 def table(state: Any) -> Table:
-    """Return the Sultan, the packets, the Divan, the talon and the face-down stock."""
+    """Return the Sultan, the packets, the Divan, the talon, the face-down stock and how many redeals are left."""
     piles = {"sultan": [card_text(KING_OF_HEARTS)]}
     for packet, name in enumerate(PACKET_NAMES):
         piles[name] = packet_cards(packet, int(state["taken"][packet]))
@@ -293,6 +293,7 @@ def table(state: Any) -> Table:
         piles[name] = [card_text(card)] if card else []
     piles["talon"] = [card_text(int(card)) for card in state["talon"][: state["talon_size"]]]
     piles["stock"] = [card_text(FACE_DOWN)] * (TO_PLAY - int(state["turned"]))
+    piles[REDEALS_LEFT] = [str(int(state["redeals_left"]))]
     return piles
 
 
@@ -351,8 +352,8 @@ def read_redeals(given: Mapping[str, Sequence[str]], allowed: int, default: int)
 def from_table(state: Any, given: Mapping[str, Sequence[str]], rng: np.random.Generator) -> None:
     """Set up a position; the stock is what lies nowhere else, shuffled.
 
-    A packet that is left out is not begun; the redeals left stay as they are in the present position unless
-    `"redeals left": ["1"]`, say, tells them.
+    A packet that is left out is not begun; the redeals left stay as they are in the present position where the table
+    does not tell them.
 
     Raises:
         ValueError: unknown piles, packets out of order, cards too many, or a vacancy that must have been refilled.

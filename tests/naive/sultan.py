@@ -96,4 +96,5 @@ class Naive:
     def table(self) -> dict[str, list[str]]:
         places = {f"divan {place + 1}": [] if card is None else [card] for place, card in enumerate(self.divan)}
         packets = {name: list(packet) for name, packet in self.packets.items()}
-        return {"sultan": ["KH"], **packets, **places, "talon": list(self.talon), "stock": ["??"] * len(self.stock)}
+        piles = {"talon": list(self.talon), "stock": ["??"] * len(self.stock), "redeals left": [str(self.redeals)]}
+        return {"sultan": ["KH"], **packets, **places, **piles}
