@@ -310,7 +310,6 @@ def check_piles(env: PatienceEnv) -> None:
 
 def test_random_games_end_legally_and_conserve_the_cards() -> None:
     env = make()
-    rng = np.random.default_rng(1)
     whole = Counter(pack(2).tolist())
     for deal in range(TIMES):
         env.reset(options={"deal": deal})
@@ -325,7 +324,6 @@ def test_random_games_end_legally_and_conserve_the_cards() -> None:
 
 def test_text_round_trips_through_whole_games() -> None:
     env, other = make(), make()
-    rng = np.random.default_rng(2)
     for deal in range(3 if jit.JIT else 1):
         env.reset(options={"deal": deal})
         while legal(env):
@@ -338,7 +336,6 @@ def test_text_round_trips_through_whole_games() -> None:
 
 def test_nothing_shown_depends_on_the_order_of_the_stock() -> None:
     env = make()
-    rng = np.random.default_rng(3)
     for _ in range(40):
         observation, *_ = env.step(env.sample())
         before = env.table(), legal(env), [env.describe(action) for action in legal(env)]
@@ -350,7 +347,6 @@ def test_nothing_shown_depends_on_the_order_of_the_stock() -> None:
 
 def test_determinize_shuffles_the_stock_and_nothing_else() -> None:
     env = make()
-    rng = np.random.default_rng(4)
     for _ in range(15):
         env.step(env.sample())
     before = env.state_rows()[0]
