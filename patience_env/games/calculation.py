@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
-from patience_env.deals import reshuffle, shuffle
+from patience_env.deals import draw_below, draw_card, reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of
 from patience_env.jit import helper, rule
 
@@ -55,6 +55,31 @@ REWARD = 1 / TO_PLAY
 NEXT = np.array([[(f * n + f - 1) % 13 + 1 if n < FULL else 0 for n in range(FULL + 1)] for f in range(1, PILES + 1)])
 # The rank of each card code; -1 for no card, which fits nowhere.
 RANK = np.array([-1, *(1 + code % 13 for code in range(PACK))])
+
+CERTAIN = 2**31  # a weight of 1 in the draws of `determinize`
+
+
+def chances_of_a_first() -> list[list[int]]:
+    """Return KEEP[ranks, others]: the weight of a stock card that is the first of its rank, CERTAIN for any other.
+
+    `ranks` of the ranks 1 to 4 have shown nothing but their base, `others` are the stock's cards of all other ranks.
+    The bases are the first of their ranks in the pack, so the chance of an order of the 48 cards is in proportion to
+    the ways to put the bases back before these firsts: n + i for the i-th (1 to 4) of them, at n (from 0).
+    """
+    ways = [[0.0] * (TO_PLAY + 1) for _ in range(PILES + 1)]
+    keep = [[CERTAIN] * (TO_PLAY + 1) for _ in range(PILES + 1)]
+    for ranks in range(PILES + 1):
+        for others in range(TO_PLAY - 3 * ranks + 1):
+            at = TO_PLAY - 3 * ranks - others
+            a_first = (at + 1 + PILES - ranks) * ways[ranks - 1][others + 2] if ranks else 0.0
+            another = ways[ranks][others - 1] if others else 0.0
+            ways[ranks][others] = 3 * ranks * a_first + others * another if ranks or others else 1.0
+            if another:
+                keep[ranks][others] = round(CERTAIN * a_first / another)
+    return keep
+
+
+KEEP = np.array(chances_of_a_first())
 
 STATE = np.dtype(
     [
@@ -235,12 +260,32 @@ def observe(state, places):  # type: ignore[no-untyped-def]
 
 
 @helper
+def deal_stock_anew(state):  # type: ignore[no-untyped-def]
+    """Deal the stock as likely as the pack was shuffled so: the firsts of ranks 1 to 4 came after their bases."""
+    fresh = 0
+    ranks = 0
+    for rank in range(1, PILES + 1):
+        if state.unturned[rank - 1] == 3:
+            fresh |= 1 << rank
+            ranks += 1
+    for place in range(state.hand_at + 1, PACK):
+        keep = KEEP[ranks, PACK - place - 3 * ranks]
+        rank = RANK[draw_card(state, state.deck, place, PACK)]
+        while (fresh >> rank) & 1 and draw_below(state, CERTAIN) >= keep:
+            rank = RANK[draw_card(state, state.deck, place, PACK)]
+        if (fresh >> rank) & 1:
+            fresh &= ~(1 << rank)
+            ranks -= 1
+
+
+@helper
 def determinize(state, key):  # type: ignore[no-untyped-def]
-    """Shuffle the stock anew from the random bits `key`, unless the player knows its order."""
+    """Deal the stock anew from the random bits `key`, unless the player knows its order."""
     state.rng = key
     state.deal = 0
     if not state.open_stock and state.hand_at < PACK:
         reshuffle(state, state.deck, state.hand_at + 1, PACK)
+        deal_stock_anew(state)
 
 
 def encore(foundations: Sequence[Sequence[str]]) -> list[list[str]]:

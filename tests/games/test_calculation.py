@@ -280,6 +280,26 @@ def test_determinize_shuffles_the_stock_unless_it_is_open(open_stock: bool) -> N
     assert after["deal"] == 0
 
 
+@pytest.mark.parametrize("turns", [0, 12])
+def test_determinize_deals_low_cards_as_late_as_the_pack_does(turns: int) -> None:
+    """The bases are the first of their ranks, so the others of these ranks come later than an even shuffle has them."""
+    deals = 2000 if jit.JIT else 150
+    env = make()
+    low = np.zeros((2, deals))
+    for deal in range(deals):
+        env.reset(options={"deal": deal})
+        for _ in range(turns):
+            env.step(4)
+        first = 5 + turns
+        for i, some in enumerate((env, env.determinize(deal))):
+            stock = some.state_rows()[0]["deck"][first : first + 8].astype(int)
+            low[i, deal] = np.mean((stock - 1) % 13 < 4)
+    error = np.sqrt(low.var(1).sum() / deals)
+    assert abs(low[0].mean() - low[1].mean()) < 4 * error
+    if turns == 0:
+        assert low[1].mean() < 12 / 48 - 4 * error
+
+
 def test_random_games_end_legally_and_conserve_cards() -> None:
     env = make()
     for deal in range(200 if jit.JIT else 10):
