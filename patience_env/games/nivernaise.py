@@ -333,10 +333,23 @@ def observe(state, places):  # type: ignore[no-untyped-def]
 
 
 @helper
+def sort_hidden(state):  # type: ignore[no-untyped-def]
+    """Sort the cards that the player has never seen, so that the order in which they lay leaves no trace."""
+    for i in range(STOCK + CARDS):
+        if state.hidden[i]:
+            for j in range(i):
+                if state.hidden[j] and state.cards[j] > state.cards[i]:
+                    card = state.cards[j]
+                    state.cards[j] = state.cards[i]
+                    state.cards[i] = card
+
+
+@helper
 def determinize(state, key):  # type: ignore[no-untyped-def]
     """Shuffle the cards that the player has never seen among their places, from the random bits `key`."""
     state.rng = key
     state.deal = 0
+    sort_hidden(state)
     for i in range(STOCK + CARDS):
         if state.hidden[i]:
             j = i + draw_below(state, STOCK + CARDS - i)

@@ -289,7 +289,6 @@ def test_the_win_reward_is_one_on_the_last_move_only() -> None:
 
 def test_random_games_end_legally_and_conserve_the_cards() -> None:
     env = make()
-    rng = np.random.default_rng(1)
     whole = Counter(pack(2).tolist())
     for deal in range(TIMES):
         env.reset(options={"deal": deal})
@@ -303,7 +302,6 @@ def test_random_games_end_legally_and_conserve_the_cards() -> None:
 
 def test_text_round_trips_through_whole_games() -> None:
     env, other = make(), make()
-    rng = np.random.default_rng(2)
     for deal in range(10):
         env.reset(options={"deal": deal})
         while legal(env):
@@ -316,7 +314,6 @@ def test_text_round_trips_through_whole_games() -> None:
 
 def played(env: PatienceEnv, deal: int, steps: int) -> NDArray[Any]:
     env.reset(options={"deal": deal})
-    rng = np.random.default_rng(deal)
     for _ in range(steps):
         if legal(env):
             env.step(env.sample())
@@ -352,6 +349,17 @@ def test_determinize_keeps_all_that_is_known_and_moves_the_rest() -> None:
         known = before["hidden"] == 0
         assert np.array_equal(before["cards"][known], after["cards"][known])
         assert np.count_nonzero(before["cards"] != after["cards"]) > 3 or before["hidden"].sum() < 10
+
+
+def test_determinize_depends_on_no_hidden_card() -> None:
+    env = make()
+    for deal in range(10):
+        played(env, deal, 4 + deal)
+        once = env.clone().determinize(7).state_rows()
+        state = env._rows.states[0]
+        hidden = np.flatnonzero(state["hidden"])
+        state["cards"][hidden] = np.roll(state["cards"][hidden], 5)
+        assert (env.determinize(7).state_rows() == once).all()
 
 
 def test_determinize_gives_every_order_of_the_hidden_cards_alike() -> None:
