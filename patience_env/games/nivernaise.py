@@ -335,13 +335,23 @@ def observe(state, places):  # type: ignore[no-untyped-def]
 @helper
 def sort_hidden(state):  # type: ignore[no-untyped-def]
     """Sort the cards that the player has never seen, so that the order in which they lay leaves no trace."""
+    once = 0  # a bit for each code that is among them, and for each that is so twice
+    twice = 0
     for i in range(STOCK + CARDS):
         if state.hidden[i]:
-            for j in range(i):
-                if state.hidden[j] and state.cards[j] > state.cards[i]:
-                    card = state.cards[j]
-                    state.cards[j] = state.cards[i]
-                    state.cards[i] = card
+            bit = 1 << int(state.cards[i])
+            twice |= once & bit
+            once |= bit
+    code = 1
+    for i in range(STOCK + CARDS):
+        if state.hidden[i]:
+            while not (once >> code) & 1:
+                code += 1
+            state.cards[i] = code
+            if (twice >> code) & 1:
+                twice &= ~(1 << code)
+            else:
+                once &= ~(1 << code)
 
 
 @helper
