@@ -50,7 +50,6 @@ FULL = 13
 TO_PLAY = 48
 IN_STOCK = TO_PLAY - 1
 ACTIONS = 24
-REWARD = 1 / TO_PLAY
 # NEXT[f, n]: the rank that foundation f takes when it holds n cards; 0, which no card has, when it is full.
 NEXT = np.array([[(f * n + f - 1) % 13 + 1 if n < FULL else 0 for n in range(FULL + 1)] for f in range(1, PILES + 1)])
 # The rank of each card code; -1 for no card, which fits nowhere.
@@ -193,10 +192,11 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
 
 @rule
 def build(state, foundation, card):  # type: ignore[no-untyped-def]
-    """Put a card on a foundation."""
+    """Put a card on a foundation; return by how much the share of cards played grows (so a win sums to exactly 1)."""
     state.foundations[foundation, state.built[foundation]] = card
     state.built[foundation] += 1
     state.played += 1
+    return state.played / TO_PLAY - (state.played - 1) / TO_PLAY
 
 
 @rule
@@ -219,8 +219,7 @@ def take_from(state, pile):  # type: ignore[no-untyped-def]
 def play(state, action):  # type: ignore[no-untyped-def]
     """Move the card in hand, and turn the next, or the top of a pile; return the share of cards that it plays."""
     if action >= 2 * PILES:
-        build(state, action % PILES, take_from(state, (action - 2 * PILES) // PILES))
-        return REWARD
+        return build(state, action % PILES, take_from(state, (action - 2 * PILES) // PILES))
     card = state.deck[state.hand_at]
     state.hand_at += 1
     if state.hand_at < PACK:
@@ -228,8 +227,7 @@ def play(state, action):  # type: ignore[no-untyped-def]
     if action >= PILES:
         lay_on(state, action - PILES, card)
         return 0.0
-    build(state, action, card)
-    return REWARD
+    return build(state, action, card)
 
 
 @rule

@@ -275,6 +275,22 @@ def refill(state, army, navy):  # type: ignore[no-untyped-def]
             lay_on_talon(state, card)
 
 
+@rule
+def played(state):  # type: ignore[no-untyped-def]
+    """Return how many cards are played."""
+    count = 0
+    for i in range(FOUNDATIONS):
+        count += int(state.built[i])
+    return count
+
+
+@helper
+def gain(state):  # type: ignore[no-untyped-def]
+    """Return by how much two cards just played raise the share of cards played (so that a win sums to exactly 1)."""
+    count = played(state)
+    return count / TO_PLAY - (count - 2) / TO_PLAY
+
+
 @helper
 def play_pair(state, place):  # type: ignore[no-untyped-def]
     """Play both cards of a pair and refill the place."""
@@ -293,7 +309,7 @@ def play(state, action):  # type: ignore[no-untyped-def]
         return 0.0
     if action >= PAIRED:
         play_pair(state, action - PAIRED)
-        return 2.0 / TO_PLAY
+        return gain(state)
     army = (action % PLAYS) // SIDE
     navy = SIDE + action % SIDE
     red = state.covered[army]
@@ -313,16 +329,13 @@ def play(state, action):  # type: ignore[no-untyped-def]
     state.covered[army] = EMPTY
     state.covered[navy] = EMPTY
     refill(state, army, navy)
-    return 2.0 / TO_PLAY
+    return gain(state)
 
 
 @rule
 def is_won(state):  # type: ignore[no-untyped-def]
     """Tell whether all 176 cards are played."""
-    played = 0
-    for i in range(FOUNDATIONS):
-        played += int(state.built[i])
-    return played == TO_PLAY
+    return played(state) == TO_PLAY
 
 
 @rule

@@ -269,7 +269,7 @@ def stock_to_flank(state, f):  # type: ignore[no-untyped-def]
 
 @helper
 def play(state, action):  # type: ignore[no-untyped-def]
-    """Play a legal action; return 1/104 for a card brought onto a foundation, else 0."""
+    """Play a legal action; return by how much the share of cards on foundations grows (so a win sums to exactly 1)."""
     reward = 0.0
     if action < PACKET_TO_FLANK:
         if action < PACKET_TO_FOUNDATION:
@@ -278,7 +278,7 @@ def play(state, action):  # type: ignore[no-untyped-def]
         else:
             card = take_top(state, (action - PACKET_TO_FOUNDATION) // 2)
         add_to_foundation(state, card, action % 2)
-        reward = 1.0 / CARDS
+        reward = played(state) / CARDS - (played(state) - 1) / CARDS
     elif action < STOCK_TO_FLANK:
         f = vacancy(state)
         state.flank[f] = take_top(state, action - PACKET_TO_FLANK)
