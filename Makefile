@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-nojit test-fast check bench clean
+.PHONY: demo test test-oldest test-fast check bench clean
 
 # torch first and alone: the pinned version has a CPU build, and whatever asks for torch later finds it installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -21,6 +21,18 @@ test: $(STAMP)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m 'not slow and not compiled' --cov --cov-report=term:skip-covered
 	$(BIN)/python -m pytest
 
+# The oldest Gymnasium that is supported (RLlib pins it), without any extra.
+$(VENV)-oldest/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-oldest
+	grep -v '^gymnasium==' constraints.txt > $(VENV)-oldest/constraints.txt
+	$(VENV)-oldest/bin/pip install --quiet --constraint $(VENV)-oldest/constraints.txt \
+	    gymnasium==1.2.2 --editable . pytest hypothesis
+	touch $@
+
+test-oldest: $(VENV)-oldest/installed
+	NUMBA_DISABLE_JIT=1 $(VENV)-oldest/bin/python -m pytest -m 'not slow and not compiled' \
+	    tests/test_env.py tests/test_vector.py tests/test_registration.py tests/test_wrappers.py
+
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow'
 
@@ -34,4 +46,4 @@ bench: $(STAMP)
 	$(BIN)/python tests/benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo
+	rm -rf $(VENV) $(VENV)-oldest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo

@@ -65,7 +65,7 @@ def suit_of(card):  # type: ignore[no-untyped-def]
 def is_red(card):  # type: ignore[no-untyped-def]
     """Tell whether a card code 1 to 52 is a heart or a diamond."""
     suit = (int(card) - 1) // 13
-    return suit == 1 or suit == 2
+    return 1 <= suit <= 2
 
 
 def pack(packs: int = 1) -> NDArray[np.int8]:

@@ -86,8 +86,8 @@ def check_scoring(value: Any) -> str | dict[str, float]:
             return value
         names = ", ".join(map(repr, (*TABLES, "random")))
         raise ValueError(
-            f"scoring={value!r} is not known: choose one of {names}, or give a mapping of the nine hands {', '.join(SCORED)} "
-            "to numbers"
+            f"scoring={value!r} is not known: choose one of {names}, or give a mapping of the nine hands "
+            f"{', '.join(SCORED)} to numbers"
         )
     if not isinstance(value, Mapping):
         raise TypeError(f"scoring is the name of a table or a mapping of the nine hands to numbers, not {value!r}")
