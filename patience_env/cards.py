@@ -3,7 +3,7 @@
 A card is one small integer, the same in states, observations and kernels:
 
 * 0: an empty place (`EMPTY`),
-* 1 to 52: `1 + 13 * suit + (rank - 1)` with rank 1 to 13 (ace to king) and suit 0 to 3 (spades, hearts, diamonds, clubs),
+* 1 to 52: `1 + 13 * suit + (rank - 1)`: rank 1 to 13 (ace to king), suit 0 to 3 (spades, hearts, diamonds, clubs),
 * 53: a card that the player may not know (`FACE_DOWN`).
 
 Suits 1 and 2 are red. Text is rank then suit: `TH` is the ten of hearts, `??` a face-down card, `--` an empty place.
