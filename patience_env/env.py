@@ -14,7 +14,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from numpy.typing import NDArray
 
 from patience_env.deals import check_deal
-from patience_env.game import Game, Table
+from patience_env.game import Game, Layout, Table
 from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, advance_rows, sample_one
 from patience_env.table import draw_deal, open_game
 
@@ -385,7 +385,14 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         from patience_env import render
 
         draw: Any = getattr(render, kind)
-        return draw(self.layout, self.table(), self._caption(), lit=self._lit())
+        return draw(*self._shown(), lit=self._lit())
+
+    def _shown(self) -> tuple[Layout, Table, str]:
+        """Return the layout, cards and caption to draw: the game's own picture, where it has one, or the table."""
+        own = self.game.picture(self._rows.states[0])
+        if own is not None:
+            return own.layout, own.table, f"{self._caption()}. {own.caption}"
+        return self.layout, self.table(), self._caption()
 
     def _caption(self) -> str:
         facts = [f"{name.replace('_', ' ')} {view.item():g}" for name, view in self._summary]
@@ -404,9 +411,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         if self.render_mode == "human":
             from patience_env import render
 
-            self._window = render.show_window(
-                self._window, self.layout, self.table(), self._caption(), self.metadata, lit=self._lit()
-            )
+            self._window = render.show_window(self._window, *self._shown(), self.metadata, lit=self._lit())
 
     def close(self) -> None:
         """Close the window, if one is open; may be called twice."""

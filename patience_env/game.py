@@ -103,6 +103,21 @@ def ends_the_episode(state):  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True)
+class Picture:
+    """What the renderers draw: where, which cards, and what to call it. All pictures of a game have the same extent."""
+
+    layout: Layout
+    table: Table
+    caption: str
+
+
+def the_table_itself(state: Any) -> Picture | None:
+    """Return None: most games draw their table and nothing else."""
+    del state
+    return None
+
+
+@dataclass(frozen=True)
 class Game:
     """All the facts of one game: what the environments, agents and renderers need to know.
 
@@ -119,6 +134,7 @@ class Game:
         table: row -> {place: cards}; the position as text, bottom card first, `??` for cards the player may not know.
         from_table: (row, table, generator) -> None; the reverse, into a configured row; cards that the table leaves
             open are dealt by the NumPy generator; raises ValueError saying what is impossible.
+        picture: row -> what the renderers draw instead of the table, or None for the table itself.
         scores: True where the return is a score, False where 1.0 means that the game is won.
     """
 
@@ -139,6 +155,7 @@ class Game:
     table: Callable[[Any], Table]
     from_table: Callable[[Any, Mapping[str, Sequence[str]], np.random.Generator], None]
     scores: bool = False
+    picture: Callable[[Any], Picture | None] = the_table_itself
     forfeit: Callable[..., Any] = ends_the_episode
 
     def __reduce__(self) -> tuple[Callable[[Entry], Game], tuple[Entry]]:

@@ -42,7 +42,7 @@ import numpy as np
 
 from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
 from patience_env.deals import draw_below, draw_card, reshuffle, shuffle
-from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of
+from patience_env.game import Counter, Game, Layout, Option, Picture, Spot, Table, one_of
 from patience_env.jit import helper, rule
 
 PILES = 4
@@ -443,6 +443,21 @@ def layout(options: Mapping[str, Any]) -> Layout:
     return Layout(ACTIONS, tuple(places), tuple(counters), None, spots, summary=("played",))
 
 
+def picture(state: Any) -> Picture | None:
+    """Return the encore of a won game: thirteen places of four cards of one rank, where the piles were."""
+    if int(state["played"]) < TO_PLAY:
+        return None
+    spots = dict(layout({"open_stock": False}).spots)
+    for name in ("hand", *PILE_NAMES):
+        del spots[name]
+    names = [f"encore {i + 1}" for i in range(FULL)]
+    places = encore([table(state)[name] for name in FOUNDATIONS])
+    for i, name in enumerate(names):
+        spots[name] = Spot((1.5 + 3 * 1.25) * i / (FULL - 1), 1.5, 0.0, 0.25)
+    shown = Layout(ACTIONS, (), (), None, spots)
+    return Picture(shown, dict(zip(names, places, strict=True)), "The encore")
+
+
 def configure(state: Any, options: Mapping[str, Any]) -> None:
     """Write the options into a fresh state."""
     state["open_stock"] = options["open_stock"]
@@ -465,4 +480,5 @@ GAME = Game(
     describe=describe,
     table=table,
     from_table=from_table,
+    picture=picture,
 )

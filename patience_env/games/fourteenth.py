@@ -58,7 +58,6 @@ CARDS = 2 * PACK
 SUM = 14
 PAIRS = 100
 ACTIONS = 400
-REWARD = 2 / CARDS
 
 _SQUARE = np.arange(PLACES).reshape(SIDE, SIDE)
 # The two places, the lower-numbered first, that each action is about.
@@ -329,7 +328,7 @@ def play(state, action):  # type: ignore[no-untyped-def]
     second = SECOND[action]
     if action < PAIRS:
         withdraw(state, first, second)
-        return REWARD
+        return state.withdrawn / CARDS - (state.withdrawn - 2) / CARDS
     swap(state, first, second)
     if state.swapped:
         state.swapped = 0

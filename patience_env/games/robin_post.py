@@ -322,7 +322,7 @@ def play(state, action):  # type: ignore[no-untyped-def]
         pack_on(state, source, side, int(state.target[2 * card + action % 2]) - 1)
     elif action < TRANSFER:
         add_to_foundation(state, take_top(state, (action - FOUNDATION) // 2), action % 2)
-        reward = 1.0 / CARDS
+        reward = played(state) / CARDS - (played(state) - 1) / CARDS
     elif action < TURN:
         transfer(state, (action - TRANSFER) // 2, (action - TRANSFER) % 2)
     elif action == TURN:

@@ -193,6 +193,15 @@ def redeal(state):  # type: ignore[no-untyped-def]
     start_stock(state)
 
 
+@rule
+def played(state):  # type: ignore[no-untyped-def]
+    """Return how many cards have been played to the packets (the ace of hearts lies there from the start)."""
+    total = -1
+    for packet in range(PACKETS):
+        total += int(state.taken[packet])
+    return total
+
+
 @helper
 def play(state, action):  # type: ignore[no-untyped-def]
     """Play a card, turn or redeal; return 1/95 for a card played."""
@@ -208,16 +217,13 @@ def play(state, action):  # type: ignore[no-untyped-def]
     else:
         add_to_packet(state, state.divan[action])
         refill(state, action)
-    return 1.0 / TO_PLAY
+    return played(state) / TO_PLAY - (played(state) - 1) / TO_PLAY
 
 
 @rule
 def is_won(state):  # type: ignore[no-untyped-def]
     """Tell whether eight queens lie round the Sultan."""
-    total = 0
-    for packet in range(PACKETS):
-        total += int(state.taken[packet])
-    return total == PACKETS * QUEEN
+    return played(state) == TO_PLAY
 
 
 @rule

@@ -165,6 +165,23 @@ def test_a_won_game_returns_1_and_its_encore_ends_with_equal_ranks() -> None:
     assert len({card for place in places for card in place}) == 52
 
 
+def test_a_won_game_is_drawn_as_its_encore_in_a_picture_of_the_same_size() -> None:
+    pytest.importorskip("pygame")
+    env = PatienceEnv("Calculation-v0", render_mode="rgb_array")
+    env.reset(seed=1)
+    at_the_start = env.render()
+    assert "encore" not in env.svg()
+    env.load(FULL)
+    assert "The encore" in env.svg()
+    at_the_end = env.render()
+    assert at_the_end.shape == at_the_start.shape
+    assert (at_the_end != at_the_start).any()
+    plain = PatienceEnv("Calculation-v0", render_mode="ansi")
+    plain.load(FULL)
+    lines = [line.split() for line in plain.render().splitlines()]
+    assert ["AC", "2C", "3C", "4C", "5C", "6C", "7C", "8C", "9C", "TC", "JC", "QC", "KC"] in lines
+
+
 def test_the_encore_deals_four_sweeps() -> None:
     places = encore([FULL[f"foundation {f}"] for f in (1, 2, 3, 4)])
     assert places[0] == ["AS", "AH", "AD", "AC"]
