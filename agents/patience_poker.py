@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.agents import basic
+from patience_env.agents.line_table import LinePolicy
 from patience_env.agents.policy import KernelPolicy, Turn
 from patience_env.cards import EMPTY, PACK
 from patience_env.games.patience_poker import CANVAS, CARDS, GAME, SIDE, line_points
@@ -184,4 +185,9 @@ class FlushRankPolicy(KernelPolicy):
     kernel = staticmethod(thumb_cells)
 
 
-POLICIES = {"greedy": "GreedyPolicy", "flush-rank": "FlushRankPolicy", "thumb": "FlushRankPolicy"}
+POLICIES = {
+    "greedy": "GreedyPolicy",
+    "flush-rank": "FlushRankPolicy",
+    "thumb": "FlushRankPolicy",
+    "line": LinePolicy.__name__,
+}

@@ -1,4 +1,4 @@
-"""The command line: `patience list`, `patience evaluate`, `patience train`.
+"""The command line: `patience list`, `patience evaluate`, `patience train`, `patience train-value`.
 
 Heavy modules are imported inside the commands, so that `patience --help` and `patience list` are quick.
 """
@@ -317,23 +317,35 @@ def report(results: Sequence[Evaluation], deals: str) -> str:
     return json.dumps(facts, allow_nan=False) + "\n"
 
 
-# Everything after `train` is read by the command that training/train.py defines, which loads torch: it is imported
-# only when it runs, or when its own --help is asked for.
-@app.command(
-    "train",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    add_help_option=False,
-)
-def _train(context: typer.Context) -> None:
-    """Train an agent for a game and save it (patience train --help)."""
+# Everything after `train` or `train-value` is read by the command that a module of training/ defines, which may load
+# torch: it is imported only when it runs, or when its own --help is asked for.
+_LAZY: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    "add_help_option": False,
+}
+
+
+def _run_lazily(module: str, name: str, arguments: list[str]) -> None:
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     try:
-        command.command()(import_module("patience_env.training.train").command)
+        command.command()(import_module(module).command)
     except ImportError as error:
         _fail(f"training needs the 'train' extra, pip install 'patience-env[train]': {error}")
-    code = typer.main.get_command(command).main(context.args, "patience train", standalone_mode=False)
+    code = typer.main.get_command(command).main(arguments, f"patience {name}", standalone_mode=False)
     if code:
         raise typer.Exit(code)
+
+
+@app.command("train", **_LAZY)
+def _train(context: typer.Context) -> None:
+    """Train an agent for a game and save it (patience train --help)."""
+    _run_lazily("patience_env.training.train", "train", context.args)
+
+
+@app.command("train-value", **_LAZY)
+def _train_value(context: typer.Context) -> None:
+    """Train a table of partial lines for Patience Poker and save it (patience train-value --help)."""
+    _run_lazily("patience_env.training.line_training", "train-value", context.args)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
