@@ -145,6 +145,33 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
         tiny(tmp_path / "mine")
 
 
+def test_a_run_stopped_before_its_first_evaluation_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(BaseException):
+        pass
+
+    def stop(*given: object) -> Any:
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr("patience_env.training.learner.configure", stop)
+        with pytest.raises(Stopped):
+            tiny(tmp_path / "run")
+    done = tiny(tmp_path / "run", resume=True)
+    assert [point.steps for point in done.curve] == [0, 64, 128]
+
+
+def test_parts_of_a_first_checkpoint_hinder_no_run_and_are_removed(tmp_path: Path) -> None:
+    digest = "0123456789abcdef"
+    parts = [f".checkpoint-{digest}.safetensors.7", f"checkpoint-{digest}.safetensors", ".checkpoint.json.7"]
+    (tmp_path / "run").mkdir()
+    for name in parts:
+        (tmp_path / "run" / name).write_bytes(b"half")
+    tiny(tmp_path / "run")
+    assert not {path.name for path in (tmp_path / "run").iterdir()} & set(parts)
+
+
 def test_a_resumed_run_goes_on_to_the_longer_end_and_joins_the_curve(tmp_path: Path) -> None:
     whole = tiny(tmp_path / "whole", steps=256)
     part = tiny(tmp_path / "run")
@@ -293,6 +320,15 @@ def test_the_command_refuses_what_it_cannot_read(tmp_path: Path, words: list[str
     done = run_command("train", POKER, "--out", str(tmp_path / "a"), *words)
     assert done.exit_code == 2
     assert says in done.output
+
+
+def test_the_command_says_in_one_line_that_a_folder_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("keep")
+    done = run_command("train", POKER, "--steps", "64", "--envs", "4", "--out", str(tmp_path / "file" / "run"))
+    assert done.exit_code == 1
+    assert "cannot be written: " in done.output
+    assert "Traceback" not in done.output
+    assert (tmp_path / "file").read_text() == "keep"
 
 
 def test_a_curve_that_is_none_is_refused(tmp_path: Path) -> None:

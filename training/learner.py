@@ -235,6 +235,8 @@ class Run:
     def go(self) -> Outcome:
         """Train to the end; return what came of it."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        if not (self._folder / CHECKPOINT).exists():
+            self._save()  # before the logs, so that a run killed before its first evaluation can be resumed too
         self._model.set_logger(configure(str(self._folder / "tensorboard"), ["tensorboard"]))
         with self._threads(), self._progress():
             if self.share() < 1.0:

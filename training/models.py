@@ -71,9 +71,18 @@ def write_pair(path: Path, tensors: Mapping[str, NDArray[Any]], facts: Mapping[s
     sealed["seal"] = _seal(sealed)
     replace_file(path.with_name(name), content)
     replace_file(path, (json.dumps(sealed, indent=1) + "\n").encode())
-    for other in path.parent.glob(f"{path.stem}-*.safetensors"):
-        if other.name != name and re.fullmatch(rf"{re.escape(path.stem)}-[0-9a-f]{{16}}\.safetensors", other.name):
+    for other in path.parent.iterdir():
+        if other.name != name and is_left_over(other.name, path):
             other.unlink(missing_ok=True)
+
+
+def is_left_over(name: str, path: Path) -> bool:
+    """Tell whether a file beside the sealed pair `path` may be left over from writing it: tensors, or a part of a file.
+
+    (The tensors that the JSON names at present are told so too.)
+    """
+    tensors = rf"{re.escape(path.stem)}-[0-9a-f]{{16}}\.safetensors"
+    return re.fullmatch(rf"{tensors}|\.({tensors}|{re.escape(path.name)})\.\d+", name) is not None
 
 
 def read_facts(path: Path, what: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from patience_env import __version__
 from patience_env.agents.policy import read_value
 from patience_env.deals import check_deal, named_deals
 from patience_env.game import get_game
-from patience_env.training.models import network_options, read_facts
+from patience_env.training.models import is_left_over, network_options, read_facts
 
 CHECKPOINT = "checkpoint.json"
 CURVE = "curve.json"
@@ -242,7 +242,8 @@ def _open_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any] | None:
             f"{str(folder)!r} already holds a run of {saved['steps']:,} steps: go on with --resume, or choose another "
             "folder"
         )
-    if folder.is_dir() and any(folder.iterdir()):
+    # A kill while the first checkpoint was written may have left parts of it.
+    if folder.is_dir() and not all(is_left_over(path.name, folder / CHECKPOINT) for path in folder.iterdir()):
         raise ValueError(f"{str(folder)!r} is not empty and holds no run: choose another folder")
     return None
 
@@ -311,6 +312,9 @@ def command(
     except (TypeError, ValueError) as error:
         typer.echo(f"patience: error: {error}", err=True)
         raise typer.Exit(2) from None
+    except OSError as error:
+        typer.echo(f"patience: error: the run in {str(folder)!r} cannot be written: {error}", err=True)
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo(f"stopped; the same command with --resume goes on from the checkpoint in {folder}", err=True)
         raise typer.Exit(130) from None
