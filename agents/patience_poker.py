@@ -6,12 +6,14 @@ placements: the lines of the touching canvas are simply longer and mostly empty.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.agents import basic
 from patience_env.agents.line_table import LinePolicy
-from patience_env.agents.policy import KernelPolicy, Turn
+from patience_env.agents.policy import KernelPolicy, Policy, Turn
 from patience_env.cards import EMPTY, PACK
 from patience_env.games.patience_poker import CANVAS, CARDS, GAME, SIDE, line_points
 from patience_env.games.poker_hands import FOUR, FULL_HAND, HIGH_CARD, PAIR, TRIPLETS, TWO_PAIRS
@@ -185,8 +187,20 @@ class FlushRankPolicy(KernelPolicy):
     kernel = staticmethod(thumb_cells)
 
 
+def ppo_policy() -> Policy:
+    """Return the agent that `patience train PatiencePoker-v0 --option placement=fixed --minutes 30` made (American table).
+
+    It comes with the package: a network of line values trained from scratch by MaskablePPO (needs the `train` extra).
+    """
+    from patience_env.training.models import ModelPolicy
+
+    folder = Path(__file__).resolve().parent / "models" / "poker-fixed-american"
+    return ModelPolicy(str(folder))
+
+
 POLICIES = {
     "greedy": "GreedyPolicy",
+    "ppo": "ppo_policy",
     "flush-rank": "FlushRankPolicy",
     "thumb": "FlushRankPolicy",
     "line": LinePolicy.__name__,
