@@ -188,7 +188,7 @@ class FlushRankPolicy(KernelPolicy):
 
 
 def ppo_policy() -> Policy:
-    """Return the agent that `patience train PatiencePoker-v0 --option placement=fixed --minutes 30` made (American table).
+    """Return the agent of `patience train PatiencePoker-v0 --option placement=fixed --minutes 30` (American table).
 
     It comes with the package: a network of line values trained from scratch by MaskablePPO (needs the `train` extra).
     """
