@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from patience_env.agents import basic
 from patience_env.agents.line_table import LinePolicy
 from patience_env.agents.policy import KernelPolicy, Policy, Turn
+from patience_env.agents.search import SearchPolicy
 from patience_env.cards import EMPTY, PACK
 from patience_env.games.patience_poker import CANVAS, CARDS, GAME, SIDE, line_points
 from patience_env.games.poker_hands import FOUR, FULL_HAND, HIGH_CARD, PAIR, TRIPLETS, TWO_PAIRS
@@ -204,4 +205,5 @@ POLICIES = {
     "flush-rank": "FlushRankPolicy",
     "thumb": "FlushRankPolicy",
     "line": LinePolicy.__name__,
+    "search": SearchPolicy.__name__,
 }
