@@ -47,7 +47,9 @@ def advance_rows(  # type: ignore[no-untyped-def]
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
     any action will do and gives no reward. With `only_wins` the reward is 1 on the winning move, else 0.
+    Returns the status bits that any row got.
     """
+    seen = 0
     for row in range(states.shape[0]):
         mode = modes[row]
         rewards[row] = 0.0
@@ -80,8 +82,11 @@ def advance_rows(  # type: ignore[no-untyped-def]
         if only_wins and obeyed:
             reward = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
         rewards[row] = reward
-        status[row] = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
+        bits = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
+        status[row] = bits
+        seen |= bits
         show(state, row, cards, planes, shown, words, shown_words, sizes)
+    return seen
 
 
 @kernel

@@ -95,9 +95,9 @@ class Rows:
         self._modes[rows] = mode
         self.advance(self._modes, self._deals, self._no_actions)
 
-    def advance(self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]) -> None:
-        """Move every row on as its mode says (see `patience_env.kernels.advance_rows`)."""
-        kernels.advance_rows(*self.arguments(modes, deals, actions))
+    def advance(self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]) -> int:
+        """Move every row on as its mode says (see `kernels.advance_rows`); return the status bits of all together."""
+        return int(kernels.advance_rows(*self.arguments(modes, deals, actions)))
 
     def arguments(
         self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]

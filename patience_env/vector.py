@@ -139,7 +139,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._started = False
         self._warned = False
         self._buffers = _Buffers()
-        self._live_observations = self._rows.observations
+        self._take_views()
 
     # -- random numbers ------------------------------------------------------------------------------------------
 
@@ -258,21 +258,22 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         chosen = self._check_actions(actions)
         resetting = self._before_step(actions, chosen)
         rows = self._rows
-        rows.advance(self._modes, self._deals, chosen)
+        seen = rows.advance(self._modes, self._deals, chosen)
         rewards = rows.rewards.copy()
-        terminated = (rows.status & OVER) != 0
-        self._elapsed += 1
+        terminated = (rows.status & OVER) != 0 if seen & OVER else np.zeros(self.num_envs, np.bool_)
         if resetting is not None:
-            self._elapsed[resetting] = 0
             terminated[resetting] = False
         if self.max_episode_steps is None:
             truncated = np.zeros(self.num_envs, np.bool_)
             self._ended = terminated.copy()
         else:
+            self._elapsed += 1
+            if resetting is not None:
+                self._elapsed[resetting] = 0
             truncated = self._elapsed >= self.max_episode_steps
             self._ended = terminated | truncated
         same_step = self.autoreset_mode == AutoresetMode.SAME_STEP and bool(self._ended.any())
-        illegal = self._illegal() if self.illegal_action == "forfeit" else None
+        illegal = self._illegal() if seen & ILLEGAL else None
         if same_step:
             final = self._final(illegal)
             extra = {**final, **_with_companion("illegal_action", illegal, ~self._ended)}
@@ -326,28 +327,21 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
                 f"action {action} of {self.game.id} in game {i}{what}. Choose among the legal ones: info['action_mask']"
             )
 
-    def _illegal(self) -> NDArray[np.bool_] | None:
-        illegal: NDArray[np.bool_] = (self._rows.status & ILLEGAL) != 0
-        if not illegal.any():
-            return None
+    def _illegal(self) -> NDArray[np.bool_]:
         if not self._warned:
             gymnasium.logger.warn(forfeit_warning(self.game.id))
             self._warned = True
-        return illegal
+        return np.asarray((self._rows.status & ILLEGAL) != 0)
 
     def _observe(self) -> NDArray[np.int8]:
         return self._buffers.copy(self._live_observations) if self.copy else self._live_observations
 
     def _info(self) -> dict[str, Any]:
-        info = {name: value.copy() for name, value in self._live_info().items()}
+        info = {name: value.copy() for name, value in self._live_info.items()}
         info |= {f"_{name}": self._all.copy() for name in info}
         if not self.copy:
             info["action_mask"] = self._rows.masks
         return info
-
-    def _live_info(self) -> dict[str, NDArray[Any]]:
-        views = {name: self._rows.states[name] for name in self.layout.summary}
-        return {"action_mask": self._rows.masks, "deal": self._deals, **views}
 
     def _final(self, illegal: NDArray[np.bool_] | None) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the games that have just ended."""
@@ -356,7 +350,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         for i, observation in zip(ended, self._live_observations[ended], strict=True):
             final_obs[i] = observation
         info: dict[str, Any] = {}
-        for name, value in self._live_info().items():
+        for name, value in self._live_info.items():
             info[name] = np.zeros_like(value)
             info[name][ended] = value[ended]
             info[f"_{name}"] = self._ended.copy()
@@ -399,13 +393,18 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         draw: Any = render.ansi if self.render_mode == "ansi" else render.rgb_array
         return tuple(draw(self.layout, self.game.table(state), self.game.title) for state in self._rows.states)
 
+    def _take_views(self) -> None:
+        self._live_observations = self._rows.observations
+        views = {name: self._rows.states[name] for name in self.layout.summary}
+        self._live_info = {"action_mask": self._rows.masks, "deal": self._deals, **views}
+
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("game", "options", "layout", "_live_observations", "_buffers")
+        derived = ("game", "options", "layout", "_live_observations", "_live_info", "_buffers")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         rows = self._rows
         self.game, self.options, self.layout = rows.game, rows.options, rows.layout
-        self._live_observations = rows.observations
+        self._take_views()
         self._buffers = _Buffers()
