@@ -18,6 +18,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,37 @@ def _enable_cache(compiled: Any) -> None:
     config.CACHE_DIR = str(folder)
     try:
         compiled.enable_caching()
+        _distrust(compiled._cache)
     except (OSError, RuntimeError):
         pass
     finally:
         config.CACHE_DIR = before
+
+
+def _distrust(cache: Any) -> None:
+    """Let compiled code on disk that is damaged, that cannot be written, or that belongs to another game count as none.
+
+    A power cut or a full disk may spoil a file. And Numba numbers the files of one function without a lock: two
+    processes that compile it at the same moment for two games may give both files one name, so that the code of the
+    one game comes to lie under the key of the other.
+    """
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_overload(signature: Any, target_context: Any) -> Any:
+        try:
+            found = load(signature, target_context)
+        except Exception:
+            with suppress(Exception):
+                cache.flush()
+            return None
+        wanted = getattr(signature, "args", signature)
+        return found if found is not None and tuple(found.signature.args) == tuple(wanted) else None
+
+    def save_overload(signature: Any, code: Any) -> None:
+        with suppress(Exception):
+            save(signature, code)
+
+    cache.load_overload, cache.save_overload = load_overload, save_overload
 
 
 def add_source(path: str | os.PathLike[str]) -> None:

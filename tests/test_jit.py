@@ -172,6 +172,39 @@ def test_without_a_cache_everything_runs(tmp_path: Path) -> None:
     assert told == scope["play"]("PatiencePoker-v0")
 
 
+@compiled
+@pytest.mark.slow
+def test_damaged_or_mixed_up_files_of_the_cache_are_compiled_anew(tmp_path: Path) -> None:
+    code = """
+import gymnasium, patience_env
+for game_id in ("PatiencePoker-v0", "Calculation-v0"):
+    env = gymnasium.make(game_id).unwrapped
+    env.reset(seed=1)
+    for _ in range(9):
+        env.step(env.sample())
+    print(env.table())
+"""
+
+    def played() -> str:
+        return run_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+
+    right = played()
+    # What two processes that compile for two games at the same moment may leave behind.
+    one, two = sorted(tmp_path.rglob("kernels.advance_rows*.nbc"))
+    swapped = one.read_bytes(), two.read_bytes()
+    two.write_bytes(swapped[0])
+    one.write_bytes(swapped[1])
+    assert played() == right
+    assert one.read_bytes() != swapped[1]
+    assert two.read_bytes() != swapped[0]
+    one.write_bytes(one.read_bytes()[:20])
+    (index,) = tmp_path.rglob("kernels.sample_one*.nbi")
+    index.write_bytes(b"")
+    assert played() == right
+    assert one.stat().st_size > 20
+    assert index.stat().st_size > 0
+
+
 def test_the_source_hash_covers_every_part() -> None:
     names = {path.name for path in jit._sources()}
     assert {"jit.py", "deals.py", "kernels.py", "patience_poker.py", "basic.py"} <= names
