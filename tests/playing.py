@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +103,7 @@ def run_python(code: str, *arguments: str, **environment: str | None) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env=variables,
+        cwd=Path(__file__).resolve().parent,  # not the checkout, whose package would come before PYTHONPATH's
         capture_output=True,
         text=True,
         timeout=900,
