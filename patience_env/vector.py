@@ -396,7 +396,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
     def _take_views(self) -> None:
         self._live_observations = self._rows.observations
         views = {name: self._rows.states[name] for name in self.layout.summary}
-        self._live_info = {"action_mask": self._rows.masks, "deal": self._deals, **views}
+        self._live_info: dict[str, NDArray[Any]] = {"action_mask": self._rows.masks, "deal": self._deals, **views}
 
     def __getstate__(self) -> dict[str, Any]:
         derived = ("game", "options", "layout", "_live_observations", "_live_info", "_buffers")
