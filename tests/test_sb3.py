@@ -287,3 +287,10 @@ def test_the_game_ids_have_a_registered_limit() -> None:
     for game_id in patience_env.game_ids():
         env = PatienceVecEnv(game_id, 1)
         assert env.batch.max_episode_steps == gymnasium.spec(game_id).max_episode_steps
+
+
+@pytest.mark.parametrize("game_id", patience_env.game_ids())
+def test_sb3s_own_checker_passes_with_default_arguments(game_id: str) -> None:
+    from stable_baselines3.common.env_checker import check_env
+
+    check_env(gymnasium.make(game_id), skip_render_check=True)
