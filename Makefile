@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-oldest test-fast check bench clean
+.PHONY: demo test test-oldest test-slow test-fast check bench clean
 
 # torch first and alone: the pinned version has a CPU build, and whatever asks for torch later finds it installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -19,7 +19,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m 'not slow and not compiled' --cov --cov-report=term:skip-covered
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/test_search.py
+	$(BIN)/python -m pytest -m 'not slow' tests/test_search.py
+
+# The search's thousand endings against brute force take long.
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow tests/test_search.py
 
 # The oldest Gymnasium that is supported (RLlib pins it), without any extra.
 $(VENV)-oldest/installed: pyproject.toml constraints.txt
