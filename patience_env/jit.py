@@ -32,7 +32,7 @@ config: Any = _config
 njit: Any = _njit
 
 JIT = not config.DISABLE_JIT
-KEPT_CACHES = 4
+KEPT_CACHES = 8
 _HERE = Path(__file__).resolve().parent
 
 
@@ -40,17 +40,25 @@ _EXTRA_SOURCES: set[Path] = set()
 _KERNELS: list[Any] = []
 
 
-def _sources() -> list[Path]:
-    """Return the package's source files (in a checkout, those mapped into its namespace too) and added ones."""
-    folders = [_HERE] + [_HERE.parent / name for name in ("agents", "training")]
-    found = {path for folder in folders if (folder / "__init__.py").is_file() for path in folder.rglob("*.py")}
-    return sorted(found | _EXTRA_SOURCES)
+def _sources(core: bool = False) -> list[Path]:
+    """Return the source files that compiled code comes from; with `core`, those of the environments alone.
+
+    The environments' loops call nothing of agents and training, so an edit there need not compile the games anew. What
+    has no part in compiled code (rendering, the scripts of training that compile nothing) counts for neither.
+    """
+    found = {*_HERE.glob("*.py"), *(_HERE / "games").glob("*.py"), *_EXTRA_SOURCES}
+    if core:
+        return sorted(found)
+    for home in (_HERE, _HERE.parent):  # installed, or in a checkout that maps both into the namespace
+        found.update((home / "agents").glob("*.py"))
+        found.update(path for path in (home / "training").glob("*.py") if b"patience_env.jit" in path.read_bytes())
+    return sorted(found)
 
 
-def source_hash() -> str:
+def source_hash(core: bool = False) -> str:
     """Return 16 hexadecimal digits that change with any source file that compiled code comes from."""
     digest = hashlib.sha256()
-    for path in _sources():
+    for path in _sources(core):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -72,11 +80,14 @@ def _prune(base: Path, keep: Path) -> None:
 
 
 @cache
-def cache_folder() -> Path | None:
-    """Return the folder of compiled code, made if need be, or None where none can be written."""
+def cache_folder(core: bool = False) -> Path | None:
+    """Return the folder of compiled code, made if need be, or None where none can be written.
+
+    With `core` it is the folder of the environments' loops, else that of agents and training.
+    """
     try:
         base = _base_folder()
-        folder = base / f"patience-{source_hash()}"
+        folder = base / f"patience-{source_hash(core)}"
         fresh = not folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -108,7 +119,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def _enable_cache(compiled: Any) -> None:
-    folder = cache_folder()
+    part = compiled.py_func.__module__.partition("patience_env.")[2].partition(".")[0]
+    folder = cache_folder(core=part not in ("agents", "training", ""))
     if folder is None:
         return
     before = config.CACHE_DIR
@@ -151,7 +163,7 @@ def _distrust(cache: Any) -> None:
 def add_source(path: str | os.PathLike[str]) -> None:
     """Let the cache depend on a source file outside the package too (the module of a game registered by a user)."""
     source = Path(path).resolve()
-    if not JIT or source in _sources():
+    if not JIT or source in _sources(core=True):
         return
     _EXTRA_SOURCES.add(source)
     cache_folder.cache_clear()

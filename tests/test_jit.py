@@ -122,15 +122,32 @@ def checkout(tmp_path: Path) -> Path:
 
 @compiled
 def test_edited_sources_get_another_cache(checkout: Path, tmp_path: Path) -> None:
-    code = "import patience_env, sys; from patience_env import jit; print(jit.cache_folder(), patience_env.__file__)"
+    code = "import patience_env, sys; from patience_env import jit; print(jit.cache_folder(), jit.cache_folder(core=True), patience_env.__file__)"
     where = {"PYTHONPATH": str(checkout.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    first, file = run_python(code, **where).split()
+
+    def folders() -> list[str]:
+        return run_python(code, **where).split()[:2]
+
+    def edit(name: str) -> None:
+        file = checkout / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text((file.read_text("utf-8") if file.exists() else "") + "\n# edited\n", "utf-8")
+
+    whole, core, file = run_python(code, **where).split()
     assert Path(file).is_relative_to(checkout)
-    assert Path(first).is_relative_to(tmp_path / "cache")
-    assert run_python(code, **where).split()[0] == first
-    deals_file = checkout / "deals.py"
-    deals_file.write_text(deals_file.read_text("utf-8") + "\n# edited\n", "utf-8")
-    assert run_python(code, **where).split()[0] != first
+    assert Path(whole).is_relative_to(tmp_path / "cache")
+    assert folders() == [whole, core]
+    edit("render/ansi.py")
+    edit("training/cli.py")
+    assert folders() == [whole, core]
+    edit("agents/basic.py")
+    after, same = folders()
+    assert after != whole
+    assert same == core
+    edit("deals.py")
+    last, changed = folders()
+    assert last not in (whole, after)
+    assert changed != core
 
 
 @compiled
@@ -208,6 +225,7 @@ for game_id in ("PatiencePoker-v0", "Calculation-v0"):
 def test_the_source_hash_covers_every_part() -> None:
     names = {path.name for path in jit._sources()}
     assert {"jit.py", "deals.py", "kernels.py", "patience_poker.py", "basic.py"} <= names
+    assert "basic.py" not in {path.name for path in jit._sources(core=True)}
     digest = jit.source_hash()
     assert len(digest) == 16
     assert digest == jit.source_hash()
