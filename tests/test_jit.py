@@ -122,7 +122,10 @@ def checkout(tmp_path: Path) -> Path:
 
 @compiled
 def test_edited_sources_get_another_cache(checkout: Path, tmp_path: Path) -> None:
-    code = "import patience_env, sys; from patience_env import jit; print(jit.cache_folder(), jit.cache_folder(core=True), patience_env.__file__)"
+    code = (
+        "import patience_env; from patience_env import jit; "
+        "print(jit.cache_folder(), jit.cache_folder(core=True), patience_env.__file__)"
+    )
     where = {"PYTHONPATH": str(checkout.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
     def folders() -> list[str]:
