@@ -435,6 +435,8 @@ def test_labels_lie_above_below_or_inside() -> None:
 def test_entries_that_are_no_cards_join_the_caption() -> None:
     text = render.ansi(made_up(a=Spot(0, 0)), {"a": ["AS"], "redeals_left": ["2"]}, "Some game")
     assert text.split("\n")[0] == "Some game, redeals left 2"
+    told = render.ansi(made_up(a=Spot(0, 0)), {"a": ["AS"], "redeals_left": ["2"]}, "Some game: redeals left 2, over")
+    assert told.split("\n")[0] == "Some game: redeals left 2, over"
 
 
 @pytest.mark.parametrize("draw", [render.ansi, render.svg, render.rgb_array])

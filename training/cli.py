@@ -1,4 +1,4 @@
-"""The command line: `patience list`, `patience evaluate`, `patience train`, `patience train-value`.
+"""The command line: `patience list`, `evaluate`, `play`, `render`, `train`, `train-value`.
 
 Heavy modules are imported inside the commands, so that `patience --help` and `patience list` are quick.
 """
@@ -21,12 +21,13 @@ try:
     from rich.text import Text
 except ImportError as error:
     raise SystemExit(
-        f"patience: error: {error}; the command line needs the 'train' extra: pip install 'patience-env[train]'"
+        f"patience: error: {error}; the command line needs the 'cli' extra: pip install 'patience-env[cli]'"
     ) from error
 
 import patience_env
 from patience_env.deals import named_deals, standard_deals
 from patience_env.game import game_ids, get_game, max_episode_steps
+from patience_env.training import play, watch
 
 if TYPE_CHECKING:
     from patience_env.agents.policy import Policy
@@ -38,13 +39,13 @@ WIDTH_OF_FILES = 160  # a table that goes to a file or a pipe is not squeezed to
 
 app = typer.Typer(
     name="patience",
-    help="Nine old patience games for reinforcement learning: train agents, and compare policies on standard deals.",
+    help="Nine old patience games for reinforcement learning: play, watch, train agents, compare policies.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
-def _fail(message: object, code: int = BAD_INPUT) -> NoReturn:
+def fail(message: object, code: int = BAD_INPUT) -> NoReturn:
     """Say in one line on stderr what was wrong, and exit."""
     sys.stderr.write(f"patience: error: {' '.join(str(message).split())}\n")
     raise typer.Exit(code)
@@ -138,21 +139,21 @@ def evaluate_policies(
 
     try:
         game = get_game(env)
-        options = game.check_options(_read_options(option or []))
+        options = game.check_options(read_options(option or []))
         game.new_states(1, options)  # refuses options that do not go together
         numbers = named_deals(deals, first)
         if json_file not in (None, "-"):
             check_writable(str(json_file))
-        players = [(text, _make(text, env, options)) for text in policy]
+        players = [(text, make_player(text, env, options)) for text in policy]
     except (ValueError, TypeError, OSError) as error:
-        _fail(error)
+        fail(error)
     results = []
     try:
         for text, player in players:
             with _progress(text, len(numbers)) as progress:
                 results.append(evaluate(player, env, numbers, options=options, seed=seed, name=text, progress=progress))
     except IllegalChoiceError as error:
-        _fail(error, FAILED)
+        fail(error, FAILED)
     if json_file == "-":
         sys.stdout.write(report(results, deals))
         return
@@ -166,11 +167,11 @@ def evaluate_policies(
         try:
             write_atomically(json_file, report(results, deals))
         except OSError as error:
-            _fail(f"{json_file!r} cannot be written: {error}", FAILED)
+            fail(f"{json_file!r} cannot be written: {error}", FAILED)
         console.print(Text(f"wrote {json_file}"))
 
 
-def _read_options(given: Sequence[str]) -> dict[str, Any]:
+def read_options(given: Sequence[str]) -> dict[str, Any]:
     """Return the options written as `key=value`."""
     from patience_env.agents.policy import read_value
 
@@ -185,12 +186,17 @@ def _read_options(given: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _make(text: str, env: str, options: Mapping[str, Any]) -> Policy:
+def make_player(text: str, env: str, options: Mapping[str, Any]) -> Policy:
     """Return a policy that plays the game under these options."""
     from patience_env.agents.policy import make_policy, parse_policy
 
     name, given = parse_policy(text)
-    policy = make_policy(name, env, **given)
+    try:
+        policy = make_policy(name, env, **given)
+    except ImportError as error:
+        raise ValueError(
+            f"policy {text!r} needs the 'train' extra, pip install 'patience-env[train]': {error}"
+        ) from error
     policy.check(get_game(env), options)
     return policy
 
@@ -317,6 +323,10 @@ def report(results: Sequence[Evaluation], deals: str) -> str:
     return json.dumps(facts, allow_nan=False) + "\n"
 
 
+app.command("play")(play.play)
+app.command("render")(watch.render)
+
+
 # Everything after `train` or `train-value` is read by the command that a module of training/ defines, which may load
 # torch: it is imported only when it runs, or when its own --help is asked for.
 _LAZY: dict[str, Any] = {
@@ -330,7 +340,7 @@ def _run_lazily(module: str, name: str, arguments: list[str]) -> None:
     try:
         command.command()(import_module(module).command)
     except ImportError as error:
-        _fail(f"training needs the 'train' extra, pip install 'patience-env[train]': {error}")
+        fail(f"training needs the 'train' extra, pip install 'patience-env[train]': {error}")
     code = typer.main.get_command(command).main(arguments, f"patience {name}", standalone_mode=False)
     if code:
         raise typer.Exit(code)

@@ -208,8 +208,9 @@ def _listed(board: Board) -> str:
 
 
 def full_caption(board: Board, table: Table, caption: str) -> str:
-    """Return the caption with those entries of the table that are no cards."""
-    return ", ".join(part for part in (caption, *facts(board, table)) if part)
+    """Return the caption with those entries of the table that are no cards, unless it tells them already."""
+    told = caption.replace(": ", ", ").split(", ")
+    return ", ".join(part for part in (caption, *(fact for fact in facts(board, table) if fact not in told)) if part)
 
 
 @lru_cache(maxsize=KEPT)
