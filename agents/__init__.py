@@ -10,12 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from patience_env.agents.arrangement import (
+        Arrangement,
+        best_arrangement,
+        best_arrangements,
+        best_tableau,
+        can_be_laid,
+    )
     from patience_env.agents.basic import GreedyPolicy, RandomPolicy
     from patience_env.agents.learned import SB3Policy
     from patience_env.agents.patience_poker import FlushRankPolicy
     from patience_env.agents.policy import KernelPolicy, Policy, Turn, make_policy, parse_policy, policy_names, see
 
 _HOMES = {
+    "Arrangement": "arrangement",
     "FlushRankPolicy": "patience_poker",
     "GreedyPolicy": "basic",
     "KernelPolicy": "policy",
@@ -23,6 +31,10 @@ _HOMES = {
     "RandomPolicy": "basic",
     "SB3Policy": "learned",
     "Turn": "policy",
+    "best_arrangement": "arrangement",
+    "best_arrangements": "arrangement",
+    "best_tableau": "arrangement",
+    "can_be_laid": "arrangement",
     "make_policy": "policy",
     "parse_policy": "policy",
     "policy_names": "policy",
@@ -30,6 +42,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Arrangement",
     "FlushRankPolicy",
     "GreedyPolicy",
     "KernelPolicy",
@@ -37,6 +50,10 @@ __all__ = [
     "RandomPolicy",
     "SB3Policy",
     "Turn",
+    "best_arrangement",
+    "best_arrangements",
+    "best_tableau",
+    "can_be_laid",
     "make_policy",
     "parse_policy",
     "policy_names",

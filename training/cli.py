@@ -358,6 +358,12 @@ def _train_value(context: typer.Context) -> None:
     _run_lazily("patience_env.training.line_training", "train-value", context.args)
 
 
+@app.command("arrange", **_LAZY)
+def _arrange(context: typer.Context) -> None:
+    """Find the best tableau of Patience Poker that 25 known cards can make (patience arrange --help)."""
+    _run_lazily("patience_env.training.arrange", "arrange", context.args)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input (one line on stderr says what)."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
