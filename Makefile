@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-oldest test-slow test-fast check bench clean
+.PHONY: demo test test-oldest test-slow test-fast check check-install bench clean
 
 # torch first and alone: the pinned version has a CPU build, and whatever asks for torch later finds it installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -47,8 +47,13 @@ check: $(STAMP)
 	$(BIN)/python tests/check_types.py
 	$(BIN)/python -m pytest -m 'not slow'
 
+# What ships, installed into a clean environment without extras.
+check-install: $(STAMP)
+	$(BIN)/python tests/check_install.py
+
 bench: $(STAMP)
 	$(BIN)/python tests/benchmarks/speed.py
+	$(BIN)/python tests/benchmarks/frames.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo

@@ -208,7 +208,13 @@ def make_policy(name: str, game_id: str, **options: Any) -> Policy:
     except TypeError as error:
         given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
         raise ValueError(f"policy {name!r} cannot be made with {given}: {error}") from error
-    policy = maker(**options)
+    try:
+        policy = maker(**options)
+    except ImportError as error:
+        raise ValueError(
+            f"policy {name!r} needs a package that is not installed ({error}); what this package's learned policies "
+            "need comes by pip install 'patience-env[train]'"
+        ) from error
     if not isinstance(policy, Policy):
         raise ValueError(f"{path!r} made a {type(policy).__name__}, not a Policy")
     return policy

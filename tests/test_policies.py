@@ -346,6 +346,12 @@ def test_a_wrong_name_says_what_is_right(name: str, options: dict[str, Any], mes
         make_policy(name, POKER, **options)
 
 
+def test_a_learned_policy_without_its_packages_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ValueError, match=r"policy 'ppo' needs a package .* pip install 'patience-env\[train\]'"):
+        make_policy("ppo", POKER)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -191,12 +191,7 @@ def make_player(text: str, env: str, options: Mapping[str, Any]) -> Policy:
     from patience_env.agents.policy import make_policy, parse_policy
 
     name, given = parse_policy(text)
-    try:
-        policy = make_policy(name, env, **given)
-    except ImportError as error:
-        raise ValueError(
-            f"policy {text!r} needs the 'train' extra, pip install 'patience-env[train]': {error}"
-        ) from error
+    policy = make_policy(name, env, **given)
     policy.check(get_game(env), options)
     return policy
 
