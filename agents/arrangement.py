@@ -4,7 +4,7 @@ Simulated annealing over the square: two cards change places, the at most four l
 and the change is kept by Metropolis's rule at a falling temperature. A line is the sum of the keys of its cards (three
 bits for each rank and each suit), so that a change is an addition and a hand is read from a few masks. Rows may be
 permuted among themselves, columns too, and the square transposed, without changing the score: good arrangements are
-many, and a few restarts find one.
+many, and a few restarts find one. `patience_env.agents.arrangement_proof` bounds what any arrangement can score.
 
 No policy can reach these scores but by luck: it sees the cards one by one. They are what its scores fall short of.
 """
@@ -261,6 +261,7 @@ def best_arrangement(
     seed: int = 0,
     restarts: int = RESTARTS,
     steps: int = STEPS,
+    prove_seconds: float | None = None,
 ) -> Arrangement:
     """Return the best arrangement found of 25 known cards in a square, as ten poker hands.
 
@@ -274,15 +275,25 @@ def best_arrangement(
         seed: of the annealing, 0 to 2**64 - 1.
         restarts, steps: how often the annealing begins anew, and the exchanges that it tries each time. The defaults
             take about a quarter of a second.
+        prove_seconds: spend up to so long on an upper bound and on a proof that nothing scores more, which may find
+            a better arrangement too. Needs the `solve` extra.
 
     Raises:
         TypeError, ValueError: not 25 different cards, an unknown scoring, or a number out of range.
+        ImportError: a proof without OR-tools.
     """
     codes = check_cards(cards)
     points = check_points(scoring)
     check_numbers(seed, restarts, steps)
-    found, _ = _anneal(codes[None], points, seed, restarts, steps)
-    return describe_square(found[0], points, None)
+    check_seconds(prove_seconds)
+    found, scores = _anneal(codes[None], points, seed, restarts, steps)
+    square, score = found[0], float(scores[0])
+    if prove_seconds is None:
+        return describe_square(square, points, None)
+    from patience_env.agents.arrangement_proof import prove
+
+    square, bound = prove(square, points, prove_seconds)
+    return describe_square(square, points, max(bound, score))
 
 
 def best_arrangements(
@@ -429,6 +440,14 @@ def check_numbers(seed: int, restarts: int, steps: int) -> None:
             raise TypeError(f"{name}={value!r} is no whole number")
         if not least <= value <= most:
             raise ValueError(f"{name}={value!r} is not allowed: give {least} to {most}")
+
+
+def check_seconds(seconds: float | None) -> None:
+    """Raise ValueError where a time limit is neither None nor a number above 0."""
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < np.inf:
+        raise ValueError(f"prove_seconds={seconds!r} is not allowed: give a number above 0")
 
 
 def temperatures(points: NDArray[np.float64]) -> NDArray[np.float64]:

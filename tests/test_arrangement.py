@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from patience_env import agents, jit
-from patience_env.agents import arrangement
+from patience_env.agents import arrangement, arrangement_proof
 from patience_env.agents.arrangement import (
     Arrangement,
     best_arrangement,
@@ -202,6 +203,8 @@ def test_wrong_cards_are_refused(cards: Any, error: type[Exception], said: str) 
         ({"restarts": 0}, ValueError, "restarts=0"),
         ({"steps": 0}, ValueError, "steps=0"),
         ({"steps": 1e6}, TypeError, "steps=1000000.0 is no whole number"),
+        ({"prove_seconds": 0}, ValueError, "prove_seconds=0"),
+        ({"prove_seconds": float("nan")}, ValueError, "prove_seconds=nan"),
     ],
 )
 def test_wrong_settings_are_refused(arguments: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -215,6 +218,107 @@ def test_wrong_settings_are_refused(arguments: dict[str, Any], error: type[Excep
 def test_wrong_batches_are_refused(cards: NDArray[Any]) -> None:
     with pytest.raises(ValueError, match=r"give card codes of shape|given more than once"):
         best_arrangements(cards)
+
+
+def lines_met(cells: tuple[int, ...]) -> list[int]:
+    """Return how many of the cells lie in each of the ten lines."""
+    lines = [cell // SIDE for cell in cells] + [SIDE + cell % SIDE for cell in cells]
+    return np.bincount(lines, minlength=2 * SIDE).tolist()
+
+
+def test_the_cuts_hold_for_every_way_to_place_cards() -> None:
+    """Brute force over all places that two to six (interpreted: four) cards can have in a square; each limit is met."""
+    for size in range(2, scaled(7, 5)):
+        cuts = [(weight, limit) for of, weight, limit in arrangement_proof.CUTS if of == size]
+        held = np.array([lines_met(cells) for cells in itertools.combinations(range(CARDS), size)])
+        for weight, limit in cuts:
+            assert np.array(weight)[held].sum(axis=1).max() == limit, (size, weight)
+
+
+def test_breaches_are_found_where_there_are_any() -> None:
+    """Two whole squares, half of each, are no square: some pair is held by more than one line."""
+    rng = np.random.default_rng(2)
+    squares = [rng.permutation(CARDS).reshape(SIDE, SIDE) for _ in range(2)]
+    masks = np.array([sum(1 << int(card) for card in line) for square in squares for line in [*square, *square.T]])
+    half = np.full(len(masks), 0.5)
+    for size, weight, limit in arrangement_proof.CUTS[:3]:
+        weights, top = np.array(weight, float), scaled(10_000, 200)
+        cuts, breaches = np.zeros(top, np.int64), np.zeros(top)
+        one = arrangement_proof.find_breaches(
+            masks[:10], half[:10] * 2, size, weights, float(limit), arrangement_proof.COUNT, cuts, breaches
+        )
+        assert one == 0  # a square breaks none
+        pair = arrangement_proof.find_breaches(
+            np.tile(masks[:1], 3), half[:3], size, weights, float(limit), arrangement_proof.COUNT, cuts, breaches
+        )
+        assert pair > 0  # one and a half times the same line
+        for cut, breach in zip(cuts[:pair].tolist(), breaches[:pair].tolist(), strict=True):
+            assert cut.bit_count() == size
+            assert breach == pytest.approx(1.5 * weight[(cut & int(masks[0])).bit_count()] - limit)
+        if size == 3 and not jit.JIT:
+            return
+
+
+@pytest.mark.compiled
+def test_the_search_finds_what_beats_a_poor_square() -> None:
+    """Without a linear programme: hands cost what they fall short of the best hand, so the bound is ten times that."""
+    codes = np.array([card_code(card) for card in ROYALS])
+    hands, _ = arrangement_proof.all_hands()
+    worths = np.zeros(len(hands))
+    arrangement_proof.weigh_hands(keys_of(codes), hands, np.array(points_table("american")), worths)
+    search = arrangement_proof._Search(worths.max() - worths, worths, 10 * worths.max(), 715.0, 5.0)
+    assert search.know.tolist()[:2] == [715, pytest.approx(280)]
+    search.run(3e6, float("inf"))
+    better = search.square()
+    assert better is not None
+    assert search.know[0] == 725
+    assert score_of([[card_text(int(codes[number])) for number in row] for row in better]) == 725
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("scoring", ["american", "english"])
+def test_a_proof_agrees_with_the_annealing(scoring: str) -> None:
+    pytest.importorskip("ortools")
+    best = best_arrangement(ROYALS, scoring)
+    proven = best_arrangement(ROYALS, scoring, prove_seconds=300)
+    assert proven.proven
+    assert proven.score == proven.bound == best.score
+
+
+@pytest.mark.compiled
+def test_a_proof_finds_what_the_annealing_missed() -> None:
+    """From a poor start the search goes on to the best of all, which the annealing finds from a good one."""
+    pytest.importorskip("ortools")
+    cards = cards_of(1000003)
+    poor = best_arrangement(cards, restarts=1, steps=20_000)
+    proven = best_arrangement(cards, restarts=1, steps=20_000, prove_seconds=300)
+    assert poor.score < best_arrangement(cards).score == 272
+    assert proven.proven
+    assert proven.score == proven.bound == score_of(proven.rows) == 272
+
+
+@pytest.mark.compiled
+def test_a_bound_is_never_below_a_score() -> None:
+    """With little time there is a bound all the same; with fractions in the table it is not rounded."""
+    pytest.importorskip("ortools")
+    for deal in range(3):
+        best = best_arrangement(cards_of(deal), ODD)
+        hasty = best_arrangement(cards_of(deal), ODD, restarts=1, steps=1000, prove_seconds=0.2)
+        assert hasty.bound is not None
+        assert hasty.bound >= best.score - 1e-6
+        assert hasty.proven == (hasty.score >= hasty.bound - 1e-6)
+
+
+def test_units_of_scores() -> None:
+    assert arrangement_proof.unit_of(np.array(points_table("american"))) == 1
+    assert arrangement_proof.unit_of(np.array([0.0, 4, -6, 0, 8, 0, 0, 0, 0, 10])) == 2
+    assert arrangement_proof.unit_of(np.array(points_table(ODD))) == 0
+
+
+def test_a_proof_without_or_tools_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ortools.linear_solver", None)
+    with pytest.raises(ImportError, match=r"pip install 'patience-env\[solve\]'"):
+        best_arrangement(ROYALS, restarts=1, steps=10, prove_seconds=1)
 
 
 def test_what_can_be_laid_touching() -> None:
@@ -309,6 +413,7 @@ def test_the_command_writes_json(capsys: pytest.CaptureFixture[str], tmp_path: P
         (["AS", "--deal", "7"], "give one of them"),
         (["--deal", "-1"], "outside 0 to"),
         (["--deal", "7", "--scoring", "random"], "random"),
+        (["--deal", "7", "--prove", "0"], "prove_seconds=0"),
         (["--policy", "greedy", "--deal", "7"], "not with cards"),
         (["--policy", "nobody"], "no policy 'nobody'"),
         (["--policy", "greedy", "--placement", "free"], "placement"),

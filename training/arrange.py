@@ -120,6 +120,14 @@ def command(
     scoring: Annotated[
         str, typer.Option(help="american, american-alternate, english, or nine numbers from pair to royal.")
     ] = "american",
+    prove: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Spend up to so long on a proof that nothing scores more, or on a bound.",
+            show_default=False,
+        ),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -143,7 +151,7 @@ def command(
 ) -> None:
     """Find the best tableau of Patience Poker that 25 known cards can make, or what policies fall short of it.
 
-    Examples: patience arrange --deal 7 --scoring english;
+    Examples: patience arrange --deal 7 --scoring english --prove 30;
     patience arrange --policy flush-rank --policy greedy --placement fixed
     """
     try:
@@ -153,8 +161,8 @@ def command(
             check_writable(str(json_file))
         settings = {"seed": seed, "restarts": restarts, "steps": steps}
         if policy:
-            if cards or deal is not None:
-                raise ValueError("--policy goes with --deals and --first, not with cards or --deal")
+            if cards or deal is not None or prove is not None:
+                raise ValueError("--policy goes with --deals and --first, not with cards, --deal or --prove")
             numbers, options = named_deals(deals, first), {"placement": placement, "scoring": table}
             found: list[Regrets] = []
             for name in policy:
@@ -162,9 +170,9 @@ def command(
             _show(regrets_report(found, deals), regrets_table(found, deals), json_file)
             return
         given = _given(cards or [], deal)
-        best = best_arrangement(given, table, **settings)
+        best = best_arrangement(given, table, prove_seconds=prove, **settings)
         _show(report(best, table, seed), grid(best), json_file)
-    except (TypeError, ValueError, OSError) as error:
+    except (TypeError, ValueError, ImportError, OSError) as error:
         typer.echo(f"patience: error: {error}", err=True)
         raise typer.Exit(2) from None
     except IllegalChoiceError as error:
