@@ -359,6 +359,12 @@ def _arrange(context: typer.Context) -> None:
     _run_lazily("patience_env.training.arrange", "arrange", context.args)
 
 
+@app.command("serve", **_LAZY)
+def _serve(context: typer.Context) -> None:
+    """Serve a web page to play in, also against the agents (patience serve --help)."""
+    _run_lazily("patience_env.serve.command", "serve", context.args)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input (one line on stderr says what)."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]

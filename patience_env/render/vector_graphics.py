@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from xml.sax.saxutils import escape
 
+from patience_env.cards import NAMES
 from patience_env.game import Layout, Table
 from patience_env.render import faces
 from patience_env.render.faces import Colour
@@ -72,6 +73,15 @@ def svg(
         middle = scale.x(note.x), scale.y(note.y)
         parts.append(_text(middle, 0.34 * card_width, faces.NOTE, note.text))
     return "\n".join((*parts, "</svg>\n"))
+
+
+def card_symbols() -> str:
+    """Return an SVG document of symbols alone: `card-7H` and so on, `card-back` and `card-none`, to be used by others.
+
+    Drawn once and referred to (`<use href="cards.svg#card-7H"/>`), as web pages do. Each is 100 by 140.
+    """
+    symbols = "".join(_symbol(card) for card in NAMES)
+    return f'<svg xmlns="http://www.w3.org/2000/svg">{symbols}</svg>\n'
 
 
 def _hex(colour: Colour) -> str:

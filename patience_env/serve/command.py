@@ -1,0 +1,96 @@
+"""`patience serve`: the games in a web page."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+DAY = 24 * 3600.0
+KEEP = 3600.0
+MOST_CONNECTIONS = 1000
+
+
+def command(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Only this machine reaches 127.0.0.1; 0.0.0.0 is for all.")
+    ] = "127.0.0.1",
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The SQLite file that keeps the games [default: games.sqlite3 in the user's data folder].",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A further policy to offer for hints and matches, such as line:path=runs/line (any number of times).",
+            show_default=False,
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A host name by which browsers reach this server, beside localhost.",
+            show_default=False,
+        ),
+    ] = None,
+    max_games: Annotated[int, typer.Option(min=1, help="How many games and matches are kept.")] = 10_000,
+    max_days: Annotated[
+        float, typer.Option(min=0.001, help="After how many days without a move one is forgotten.")
+    ] = 30.0,
+) -> int:
+    """Serve a web page in which all games can be played, also against the agents, and recorded games replayed."""
+    try:
+        import uvicorn
+
+        from patience_env.serve.guard import patient_protocol
+        from patience_env.serve.server import create_app
+    except ImportError as error:
+        return _fail(f"{error}: the web page needs the 'serve' extra: pip install 'patience-env[serve]'")
+    from patience_env.serve.store import Store, StoreError, default_path
+
+    try:
+        store = Store(data or default_path(), max_games, max_days * DAY, KEEP)
+    except StoreError as error:
+        return _fail(str(error))
+    hosts = [*(allow_host or ()), host]
+    app = create_app(store, policies=policy or (), hosts=hosts)
+    settings: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "http": patient_protocol(),
+        "ws": "none",
+        "log_level": "warning",
+        "access_log": False,
+        "limit_concurrency": MOST_CONNECTIONS,
+        "timeout_keep_alive": 10,
+        "timeout_graceful_shutdown": 5,
+        "server_header": False,
+    }
+    config = uvicorn.Config(app, **settings)
+    try:
+        listening = config.bind_socket()
+    except (OSError, SystemExit):
+        store.close()
+        return _fail(f"port {port} of {host} cannot be listened on: is it in use? Choose another with --port")
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"patience: http://{shown}:{listening.getsockname()[1]}/ (games in {store.path}; stop with Ctrl-C)")
+    sys.stdout.flush()
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        store.close()
+    return 0
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"patience: error: {message}\n")
+    return 1
