@@ -518,6 +518,7 @@ def test_an_agent_that_fails_stops_no_match(client):
     assert play(client, state, 0)["step"] == 1
 
 
+@pytest.mark.compiled  # making the learned ones takes long without
 def test_opponents_are_those_that_can_play_under_the_options(client):
     told = client.post("/api/opponents", json={"game": "PatiencePoker-v0", "options": {"scoring": "english"}}).json()
     found = {one["name"]: one["fault"] for one in told["opponents"]}
