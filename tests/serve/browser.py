@@ -26,7 +26,7 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 def start(data: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
