@@ -36,6 +36,7 @@ from patience_env.games.poker_hands import (
     SCORED,
     STRAIGHT,
     STRAIGHT_FLUSH,
+    TABLES,
     TRIPLETS,
     TWO_PAIRS,
     check_scoring,
@@ -44,6 +45,7 @@ from patience_env.games.poker_hands import (
 from patience_env.jit import JIT, helper, kernel, rule
 
 MODEL = "line.json"
+MODELS = Path(__file__).resolve().parent / "models"
 NO_SUIT, MIXED = 4, 5
 LINES = 2 * CANVAS
 CLAIMS = 17
@@ -64,6 +66,7 @@ BOARD = np.dtype(
         ("pairs", np.int64, (LINES,)),  # pairs of equal ranks
         ("claims", np.int64, (2 * CLAIMS,)),  # of each axis: incomplete lines with each rank (13), of each suit (4)
         ("unseen", np.int64, (CLAIMS,)),  # cards not seen of each rank, then of each suit
+        ("pack", np.int64),  # a bit for each card not seen
         ("now", np.float64, (LINES,)),  # the worth of each line
         ("gain", np.float64, (LINES,)),  # what the axis gains when the card in hand goes into the line
         ("key", np.int64, (LINES,)),  # where the table holds each line
@@ -166,6 +169,7 @@ def see_card(board, card):  # type: ignore[no-untyped-def]
     """Turn a card (0 to 51): it is unseen no more."""
     board.unseen[card % 13] -= 1
     board.unseen[13 + card // 13] -= 1
+    board.pack &= ~(1 << card)
 
 
 @helper
@@ -191,6 +195,7 @@ def clear(board, side):  # type: ignore[no-untyped-def]
         board.unseen[i] = 4
     for i in range(13, CLAIMS):
         board.unseen[i] = 13
+    board.pack = (1 << PACK) - 1
 
 
 @helper
@@ -642,11 +647,52 @@ def load_table(folder: str | os.PathLike[str]) -> tuple[NDArray[np.float32], dic
     return values, facts
 
 
+def shipped_folder(kind: str, options: Mapping[str, Any]) -> Path:
+    """Return the folder of the model of a kind ("value" or "line") that comes with the package for some options.
+
+    Raises:
+        ValueError: none comes for this scoring table.
+    """
+    scoring = options["scoring"]
+    if scoring != "random":
+        wanted = points_table(scoring)
+        for name in TABLES:
+            if points_table(name) == wanted:
+                return MODELS / f"{kind}-{options['placement']}-{name}"
+    raise ValueError(
+        f"no {kind} model comes with the package for this scoring ({scoring!r}), only for {', '.join(TABLES)}: train "
+        f"one with patience train-value PatiencePoker-v0 --kind {kind} --scoring ... --placement "
+        f"{options['placement']} --out FOLDER, and give path=FOLDER"
+    )
+
+
+def check_fit(what: str, facts: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise ValueError where a model was trained for another placement or scoring table than the game's options."""
+    if options["placement"] != facts["placement"]:
+        raise ValueError(
+            f"{what} was trained for placement={facts['placement']!r}, but the game is played with "
+            f"placement={options['placement']!r}"
+        )
+    points = np.array(facts["points"], np.float64)
+    if options["scoring"] == "random":
+        raise ValueError(
+            f"{what} was trained for one scoring table ({points_text(points)}), but the game is played with "
+            "scoring='random', another in each deal"
+        )
+    asked = points_of(options["scoring"])
+    if not np.array_equal(asked, points):
+        raise ValueError(
+            f"{what} was trained for the scoring table {points_text(points)}, but the game is played with "
+            f"{points_text(asked)}"
+        )
+
+
 class LinePolicy(Policy):
     """Plays the cell whose row and column gain most by a trained table of partial lines; see the module's docstring.
 
     Args:
-        path: the folder of a model that `patience train-value` wrote.
+        path: the folder of a model that `patience train-value --kind line` wrote; None: the model that comes with the
+            package for the placement and the scoring table in force.
 
     Raises:
         ValueError: as `load_table`.
@@ -655,33 +701,33 @@ class LinePolicy(Policy):
     name = "line"
     game_id = GAME.id
 
-    def __init__(self, path: str) -> None:
-        self.path = str(path)
-        self.values, self.facts = load_table(self.path)
-        self.points = np.array(self.facts["points"], np.float64)
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
+        self._given = None if path is None else load_table(path)
+        self._shipped: dict[Path, tuple[NDArray[np.float32], dict[str, Any]]] = {}
+
+    def model(self, options: Mapping[str, Any]) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Return the table for a game's options, float32, (ENTRIES,), and the facts of its file.
+
+        Raises:
+            ValueError: the given model does not fit, or none comes with the package.
+        """
+        if self._given is not None:
+            check_fit(f"line model {str(self._path)!r}", self._given[1], options)
+            return self._given
+        folder = shipped_folder("line", options)
+        if folder not in self._shipped:
+            self._shipped[folder] = load_table(folder)
+        return self._shipped[folder]
 
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
-        """Raise ValueError where the model was trained for another placement or scoring table."""
+        """Raise ValueError where there is no model for the placement or the scoring table."""
         super().check(game, options)
-        if options["placement"] != self.facts["placement"]:
-            raise ValueError(
-                f"line model {self.path!r} was trained for placement={self.facts['placement']!r}, but the game is "
-                f"played with placement={options['placement']!r}"
-            )
-        if options["scoring"] == "random":
-            raise ValueError(
-                f"line model {self.path!r} was trained for one scoring table ({points_text(self.points)}), but the "
-                "game is played with scoring='random', another in each deal"
-            )
-        asked = points_of(options["scoring"])
-        if not np.array_equal(asked, self.points):
-            raise ValueError(
-                f"line model {self.path!r} was trained for the scoring table {points_text(self.points)}, but the game "
-                f"is played with {points_text(asked)}"
-            )
+        self.model(options)
 
     def act(self, turn: Turn) -> NDArray[np.int64]:
         """Return the best cell by the table, for every position."""
+        values, facts = self.model(turn.options)
         actions = np.zeros(len(turn), np.int64)
-        table_cells(turn.states, new_boards(1), self.values, self.points, actions)
+        table_cells(turn.states, new_boards(1), values, np.array(facts["points"], np.float64), actions)
         return actions

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.agents import basic
+from patience_env.agents.board_values import ValuePolicy
 from patience_env.agents.line_table import LinePolicy
 from patience_env.agents.policy import KernelPolicy, Policy, Turn
 from patience_env.agents.search import SearchPolicy
@@ -205,5 +206,6 @@ POLICIES = {
     "flush-rank": "FlushRankPolicy",
     "thumb": "FlushRankPolicy",
     "line": LinePolicy.__name__,
+    "value": ValuePolicy.__name__,
     "search": SearchPolicy.__name__,
 }

@@ -1,6 +1,7 @@
-"""`SearchPolicy`: Patience Poker by looking ahead from the line table.
+"""`SearchPolicy`: Patience Poker by looking ahead.
 
-Every candidate cell is tried on the same random decks (so that the luck of the cards is taken out of the comparison),
+The value network picks the candidate cells, and its opinion of them counts as so many simulated games. Every candidate
+is tried on the same random decks (so that the luck of the cards is taken out of the comparison),
 each game played to its end by the table; the worse half of the candidates is dropped again and again, and the budget of
 each round goes to those left (sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed
 bandits", 2013). The last cards are played by exact expectation over all cards that may come.
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patience_env.agents.board_values import ValuePolicy
 from patience_env.agents.line_table import (
     IS_STRAIGHT,
     MIXED,
@@ -44,10 +46,10 @@ from patience_env.jit import helper, kernel, rule
 # With this many cards placed the rest is always worked out exactly; with one less, where the budget allows as much.
 EXACT_FROM = 22
 EXACT_SIMULATIONS, EXACT_MILLISECONDS = 2000, 30.0
-# Candidate cells that are tried at all: those that the table likes best.
-WIDTH = 12
-# The table's opinion of a cell counts as much as so many simulated games.
-PRIOR = 50.0
+# Candidate cells that are tried at all: those that the value network (or else the table) likes best.
+WIDTH = 8
+# The opinion of a cell that the search begins with counts as much as so many simulated games.
+PRIOR = 100.0
 # Decks between two looks at the clock.
 BLOCK = 8
 ROOT, WORK = 0, 1
@@ -217,11 +219,14 @@ class SearchPolicy(Policy):
     """Looks ahead from a trained line table; see the module's docstring.
 
     Args:
-        path: the folder of a model that `patience train-value` wrote.
+        path: the folder of a line model that `patience train-value --kind line` wrote: it plays the simulated games.
+            None: the one that comes with the package for the placement and the scoring table in force.
+        value: the folder of a value model, whose opinion of the cells is heard first; None: the one that comes with
+            the package, or, where `path` is given, none: the line model's opinion serves.
         simulations: games played out for one decision. With the same seed the same position gets the same answer.
         milliseconds: time for one decision instead. 1,000 simulations when neither is given.
         width: most candidate cells tried.
-        prior: as how many simulated games the table's own opinion of a cell counts.
+        prior: as how many simulated games the opinion of a cell counts.
 
     Raises:
         ValueError: as `LinePolicy`, or a budget that is no positive number, or both given.
@@ -232,11 +237,12 @@ class SearchPolicy(Policy):
 
     def __init__(
         self,
-        path: str,
+        path: str | None = None,
         simulations: int | None = None,
         milliseconds: float | None = None,
         width: int = WIDTH,
         prior: float = PRIOR,
+        value: str | None = None,
     ) -> None:
         if simulations is not None and milliseconds is not None:
             raise ValueError(
@@ -248,10 +254,12 @@ class SearchPolicy(Policy):
         if isinstance(prior, bool) or not isinstance(prior, (int, float)) or not 0 <= prior < math.inf:
             raise ValueError(f"prior={prior!r} is not allowed: give a number from 0 up")
         self.line = LinePolicy(path)
+        self.value = None if path is not None and value is None else ValuePolicy(value)
         self.simulations = 1000 if simulations is None and milliseconds is None else simulations
         self.milliseconds, self.width, self.prior = milliseconds, width, prior
         self._boards = new_boards(BOARDS)
         self._seed = 0
+        self._model: tuple[NDArray[np.float32], NDArray[np.float64]]
 
     def start(self, seed: int) -> None:
         self._seed = seed
@@ -260,25 +268,33 @@ class SearchPolicy(Policy):
         """Raise ValueError where the table was trained for another placement or scoring table."""
         super().check(game, options)
         self.line.check(game, options)
+        if self.value is not None:
+            self.value.check(game, options)
 
     def act(self, turn: Turn) -> NDArray[np.int64]:
         """Return the best cell found, for every position, one after the other."""
-        return np.array([self._choose(turn.states, i) for i in range(len(turn))], np.int64)
+        values, facts = self.line.model(turn.options)
+        self._model = values, np.array(facts["points"], np.float64)
+        worths = None if self.value is None else self.value.values(turn)
+        return np.array([self._choose(turn.states, i, worths) for i in range(len(turn))], np.int64)
 
-    def _choose(self, states: NDArray[Any], i: int) -> int:
-        values, points, boards = self.line.values, self.line.points, self._boards
+    def _choose(self, states: NDArray[Any], i: int, worths: NDArray[np.float64] | None) -> int:
+        (values, points), boards = self._model, self._boards
         cells = states["cells"].shape[1] if states["touching"][i] else SIDE * SIDE
         mask, gains = np.zeros(cells, np.int8), np.zeros(cells)
         choice = int(begin(states, i, boards, self._key(states[i]), values, points, mask, gains))
+        if worths is not None:
+            gains = worths[i]
+            choice = int(gains.argmax())
         placed = int(boards["placed"][ROOT])
         likely = np.flatnonzero(mask)
         likely = likely[np.argsort(-gains[likely], kind="stable")]
         if len(likely) == 1:
             return int(likely[0])
         if placed >= EXACT_FROM or (placed == EXACT_FROM - 1 and self._affords_exact()):
-            worths = np.zeros(len(likely))
-            expect(boards, likely, worths, points)
-            return int(likely[worths.argmax()])
+            expected = np.zeros(len(likely))
+            expect(boards, likely, expected, points)
+            return int(likely[expected.argmax()])
         if choice not in likely[: self.width] and mask[choice]:
             likely = np.concatenate([[choice], likely])
         return self._halve(likely[: self.width], gains)
@@ -308,14 +324,14 @@ class SearchPolicy(Policy):
                 played += self._play(cells, totals, 1)
                 while time.perf_counter() < until:
                     played += self._play(cells, totals, BLOCK)
-            # All that are left have played the same decks; what the table thinks counts as some more.
+            # All that are left have played the same decks; what was thought of them counts as some more.
             scores = (totals + self.prior * gains[cells]) / (played + self.prior)
             order = np.argsort(-scores, kind="stable")[: max(1, len(cells) // 2)]
             cells, totals = cells[order], totals[order]
         return int(cells[0])
 
     def _play(self, cells: NDArray[np.int64], totals: NDArray[np.float64], decks: int) -> int:
-        simulate(self._boards, cells, decks, totals, self.line.values, self.line.points)
+        simulate(self._boards, cells, decks, totals, *self._model)
         return decks
 
 

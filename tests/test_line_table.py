@@ -33,6 +33,12 @@ ODD |= {"straight flush": 60, "royal": 100}
 POINTS = np.array([0.0, 2, 5, 10, 15, 20, 25, 50, 75, 100])
 
 
+def table_of(line: LinePolicy) -> tuple[Any, Any]:
+    """Return the values and the points of a line model."""
+    values, facts = line._given  # type: ignore[misc]
+    return values, np.array(facts["points"])
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the folders of small trained models by placement, American."""
@@ -176,7 +182,7 @@ def test_evaluation_agrees_with_the_tables_own_games(models: dict[str, Path], pl
     deals = named_deals("smoke", scaled(100, 2))
     policy = LinePolicy(str(models[placement]))
     scores = np.zeros(len(deals))
-    line_table.play_deals(deals, new_boards(1), policy.values, policy.points, int(placement == "touching"), scores)
+    line_table.play_deals(deals, new_boards(1), *table_of(policy), int(placement == "touching"), scores)
     result = evaluate(policy, POKER, deals, options={"placement": placement})
     assert result.returns.tolist() == scores.tolist()
 
@@ -317,7 +323,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, 
 @pytest.mark.compiled
 def test_the_command_trains_saves_and_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "model"
-    command = ["train-value", POKER, "--scoring", "2,5,10,15,20,25,50,75,100", "--placement", "fixed"]
+    command = ["train-value", POKER, "--kind", "line", "--scoring", "2,5,10,15,20,25,50,75,100", "--placement", "fixed"]
     code, out, err = run(capsys, *command, "--games", "2000", "--seed", "7", "--out", str(folder))
     assert code == 0, err
     facts = json.loads((folder / "line.json").read_text())
@@ -326,10 +332,10 @@ def test_the_command_trains_saves_and_measures(tmp_path: Path, capsys: pytest.Ca
     assert facts["training"]["games"] == 2000
     shown = evaluate(f"line:path={folder}", POKER, named_deals("validation"), options={"placement": "fixed"})
     assert shown.mean == facts["validation"]["mean"]
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     code, _, err = run(capsys, *command, "--games", "1", "--out", str(folder))
-    assert (code, "already holds a line model" in err) == (2, True)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert (code, "already holds a model (line.json)" in err) == (2, True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
@@ -343,6 +349,6 @@ def test_the_command_trains_saves_and_measures(tmp_path: Path, capsys: pytest.Ca
 def test_the_command_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    code, _, err = run(capsys, "train-value", *arguments, "--out", str(tmp_path / "model"))
+    code, _, err = run(capsys, "train-value", *arguments, "--kind", "line", "--out", str(tmp_path / "model"))
     assert (code, said in err) == (2, True)
     assert not (tmp_path / "model").exists()

@@ -34,6 +34,12 @@ PLACEMENTS = ["fixed", "touching"]
 HAND = getattr(category, "py_func", category)
 
 
+def table_of(line: LinePolicy) -> tuple[Any, Any]:
+    """Return the values and the points of a line model."""
+    values, facts = line._given  # type: ignore[misc]
+    return values, np.array(facts["points"])
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the folders of small trained models by placement, American."""
@@ -116,8 +122,8 @@ def exact_values(env: PatienceEnv, policy: SearchPolicy) -> dict[int, float]:
         np.zeros(len(env.action_masks())),
         np.zeros(len(cells)),
     )
-    begin(states, 0, policy._boards, np.uint64(1), line.values, line.points, mask, gains)
-    expect(policy._boards, cells, worths, line.points)
+    begin(states, 0, policy._boards, np.uint64(1), *table_of(line), mask, gains)
+    expect(policy._boards, cells, worths, table_of(line)[1])
     return dict(zip(cells.tolist(), worths.tolist(), strict=True))
 
 
@@ -179,8 +185,8 @@ def test_four_cards_to_go_are_exact(models: dict[str, Path]) -> None:
                 cells = np.flatnonzero(mask)
                 worths, gains = np.zeros(len(cells)), np.zeros(len(mask))
                 line = policy.line
-                begin(rows, 0, policy._boards, np.uint64(1), line.values, line.points, mask.astype(np.int8), gains)
-                expect(policy._boards, cells, worths, line.points)
+                begin(rows, 0, policy._boards, np.uint64(1), *table_of(line), mask.astype(np.int8), gains)
+                expect(policy._boards, cells, worths, table_of(line)[1])
                 best.append(worths.max())
             assert found[action] == pytest.approx(np.mean(best), abs=1e-9)
 
@@ -210,9 +216,9 @@ def test_simulated_scores_are_those_of_the_table_playing_the_game_on(models: dic
         cells = np.flatnonzero(env.action_masks())[: scaled(81, 2)]
         boards, totals = new_boards(5), np.zeros(len(cells))
         mask, gains = np.zeros(len(env.action_masks()), np.int8), np.zeros(len(env.action_masks()))
-        begin(env.state_rows(), 0, boards, np.uint64(4), line.values, line.points, mask, gains)
+        begin(env.state_rows(), 0, boards, np.uint64(4), *table_of(line), mask, gains)
         flip = int(boards["flip"][0])
-        simulate(boards, cells, 1, totals, line.values, line.points)
+        simulate(boards, cells, 1, totals, *table_of(line))
         for cell, total in zip(cells.tolist(), totals.tolist(), strict=True):
             rows = Rows(env.game, env.options, 1, "cards", False)
             rows.states[:] = env.state_rows()
@@ -221,7 +227,7 @@ def test_simulated_scores_are_those_of_the_table_playing_the_game_on(models: dic
             for place in range(played, 25):
                 score = step_with(rows.states, action, int(boards["deck"][0, min(place + 1, 24)]))
                 if place < 24:
-                    action = int(table_choice(rows.states, new_boards(1), flip, line.values, line.points))
+                    action = int(table_choice(rows.states, new_boards(1), flip, *table_of(line)))
             assert total == score
 
 

@@ -349,8 +349,8 @@ def _train(context: typer.Context) -> None:
 
 @app.command("train-value", **_LAZY)
 def _train_value(context: typer.Context) -> None:
-    """Train a table of partial lines for Patience Poker and save it (patience train-value --help)."""
-    _run_lazily("patience_env.training.line_training", "train-value", context.args)
+    """Train a value network or a line table for Patience Poker and save it (patience train-value --help)."""
+    _run_lazily("patience_env.training.value_command", "train-value", context.args)
 
 
 @app.command("arrange", **_LAZY)

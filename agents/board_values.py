@@ -1,0 +1,821 @@
+"""What a tableau of Patience Poker is worth: a small network over its ten lines that sees the whole board.
+
+Each line is described by `FEATURES` numbers: how its ranks are grouped, its suit, the straights that it may still
+become, how many of the cards that it wants are unseen, how many other lines want the same cards, and what the lines
+that cross its empty cells want. One network turns every row into a vector and another every column; the means of
+these vectors over the rows and over the columns tell each line about the rest of the board, and a second layer gives
+the points that the line is expected to make. A tableau is worth the points of its complete lines and the sum over the
+others.
+
+On the canvas of the touching rule a tableau is seen as the five rows and five columns that it will have in the end:
+those that hold a card, and for the rest empty ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env.agents.line_table import (
+    GROUPING,
+    LINES,
+    LOWEST_RANK,
+    MIXED,
+    NO_SUIT,
+    WINDOW,
+    WITHIN,
+    best_cell,
+    check_fit,
+    clear,
+    hand_of,
+    lay,
+    legal_columns,
+    new_boards,
+    random_cell,
+    read_board,
+    see_card,
+    shipped_folder,
+    weigh,
+)
+from patience_env.agents.policy import Policy, Turn
+from patience_env.cards import PACK
+from patience_env.deals import draw_below, draw_card, next_bits
+from patience_env.game import Game
+from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
+from patience_env.games.poker_hands import SCORED
+from patience_env.jit import helper, kernel, rule
+
+VALUE_MODEL = "value.json"
+ONES = np.array([bin(bits).count("1") for bits in range(8192)], np.int64)
+
+# The features of a line, in order: name and number.
+PARTS = {
+    "cards in the line": 5,
+    "grouping of its ranks": 8,
+    "of the first, second and other ranks: unseen, unseen of a suit that a crossing line keeps, other lines": 9,
+    "of those, how many may be expected to come": 2,
+    "one suit; unseen of it; expected of it; other lines of it; unseen of it whose rank crosses": 5,
+    "straights left; ways to fill them; ways to fill the best; straight flush, royal possible; the best's cards": 7,
+    "cards that its straights want, that its ranks want: in all, and with the crossing lines, mean and least": 6,
+    "crossing lines: empty, of mixed suits, keeping a suit": 3,
+    "cards placed": 3,
+}
+FEATURES = sum(PARTS.values())
+
+
+@rule
+def count_cards(pack, ranks):  # type: ignore[no-untyped-def]
+    """Return how many cards of a pack (a bit each) have one of the ranks (a bit each)."""
+    return ONES[pack & ranks] + ONES[(pack >> 13) & ranks] + ONES[(pack >> 26) & ranks] + ONES[(pack >> 39) & ranks]
+
+
+@rule
+def suits_of(pack, rank):  # type: ignore[no-untyped-def]
+    """Return a bit for each suit of which the card of a rank is in the pack."""
+    rest = pack >> rank
+    return (rest & 1) | ((rest >> 12) & 2) | ((rest >> 24) & 4) | ((rest >> 36) & 8)
+
+
+@helper
+def wish(board, line, wants):  # type: ignore[no-untyped-def]
+    """Write which ranks a line wants: `wants[line, 0]` for a straight, `wants[line, 1]` for that or to group ranks."""
+    ranks = board.ranks[line]
+    size = board.cards[line]
+    wanted = 0
+    if size == 0:
+        wanted = 0
+    elif size < SIDE and board.pairs[line] == 0:
+        windows = WITHIN[ranks]
+        while windows:
+            low = LOWEST_RANK[windows]
+            windows &= windows - 1
+            missing = WINDOW[low] & ~ranks
+            rest = missing
+            alive = True
+            while rest:
+                if board.unseen[LOWEST_RANK[rest]] == 0:
+                    alive = False
+                rest &= rest - 1
+            if alive:
+                wanted |= missing
+    wants[line, 0] = wanted
+    wants[line, 1] = wanted | ranks
+
+
+@helper
+def describe_straights(board, line, out, at):  # type: ignore[no-untyped-def]
+    """Write the seven features of the straights that a line of different ranks may become."""
+    ranks = board.ranks[line]
+    suit = board.suit[line]
+    windows = WITHIN[ranks]
+    count = 0
+    ways = 0
+    best = 0
+    cards = 0
+    while windows:
+        low = LOWEST_RANK[windows]
+        windows &= windows - 1
+        missing = WINDOW[low] & ~ranks
+        rest = missing
+        product = 1
+        total = 0
+        while rest:
+            unseen = board.unseen[LOWEST_RANK[rest]]
+            product *= unseen
+            total += unseen
+            rest &= rest - 1
+        if product > 0:
+            count += 1
+            ways += product
+            if product > best:
+                best = product
+                cards = total
+            if suit < NO_SUIT and ((board.pack >> (13 * suit)) & missing) == missing:
+                out[at + 4] = 1.0
+                if low == 9:
+                    out[at + 5] = 1.0
+    if count > 0:
+        scale = 1.0 / (SIDE - board.cards[line])
+        out[at] = 0.25 * count
+        out[at + 1] = 0.25 * scale * np.log2(1.0 + ways)
+        out[at + 2] = 0.25 * scale * np.log2(1.0 + best)
+        out[at + 3] = 1.0
+        out[at + 6] = 0.25 * scale * cards
+
+
+@helper
+def describe_line(board, line, placed, wants, out):  # type: ignore[no-untyped-def]
+    """Write the features of an incomplete line: 0 to 17; 18 and 19 stand for an empty row and column anywhere."""
+    for i in range(out.shape[0]):
+        out[i] = 0.0
+    axis = line // CANVAS if line < LINES else line - LINES
+    at = line
+    size = 0
+    if line < LINES:
+        size = board.cards[at]
+    pack = board.pack
+    out[size] = 1.0
+    out[FEATURES - 3] = 0.04 * placed
+    out[FEATURES - 2] = 0.0016 * placed * placed
+    out[FEATURES - 1] = 1.0 if placed >= 20 else 0.0
+    share = np.float64(CARDS - placed) / np.float64(PACK - placed)
+    ranks = 0
+    straight = 0
+    suit = NO_SUIT
+    if size > 0:
+        ranks = board.ranks[at]
+        straight = wants[at, 0]
+        suit = board.suit[at]
+    # What crosses the empty cells.
+    kept = 0
+    crossed = 0
+    empty = SIDE
+    mixed = 0
+    keeping = 0
+    wanted_mean = 0
+    wanted_least = 52
+    ranks_mean = 0
+    ranks_least = 52
+    first_cross = CANVAS * (1 - axis)
+    for cross in range(first_cross, first_cross + board.side):
+        cards = board.cards[cross]
+        if cards == 0:
+            continue
+        if size > 0:
+            row = line if axis == 0 else cross
+            column = cross - CANVAS if axis == 0 else line - CANVAS
+            if (board.filled[row] >> column) & 1:
+                empty -= 1
+                continue
+        if cards == SIDE:
+            continue
+        empty -= 1
+        want = wants[cross, 1]
+        if board.suit[cross] == MIXED:
+            mixed += 1
+        else:
+            keeping += 1
+            kept |= 1 << board.suit[cross]
+        crossed |= board.ranks[cross]
+        if straight:
+            here = count_cards(pack, straight & want)
+            wanted_mean += here
+            wanted_least = min(wanted_least, here)
+        if ranks:
+            here = count_cards(pack, ranks & want)
+            ranks_mean += here
+            ranks_least = min(ranks_least, here)
+    if empty > 0:
+        if straight:
+            here = count_cards(pack, straight)
+            wanted_mean += here * empty
+            wanted_least = min(wanted_least, here)
+        if ranks:
+            here = count_cards(pack, ranks)
+            ranks_mean += here * empty
+            ranks_least = min(ranks_least, here)
+    out[FEATURES - 6] = 0.2 * empty
+    out[FEATURES - 5] = 0.2 * mixed
+    out[FEATURES - 4] = 0.2 * keeping
+    if size == 0:
+        out[5 + 7] = 0.25 * ONES[kept]
+        return
+    left = SIDE - size
+    if straight:
+        out[FEATURES - 12] = 0.05 * count_cards(pack, straight)
+        out[FEATURES - 11] = 0.05 * wanted_mean / left
+        out[FEATURES - 10] = 0.05 * wanted_least
+    out[FEATURES - 9] = 0.1 * count_cards(pack, ranks)
+    out[FEATURES - 8] = 0.1 * ranks_mean / left
+    out[FEATURES - 7] = 0.1 * ranks_least
+    # Its ranks: the largest groups first, then those of which more is left.
+    pairs = board.pairs[at]
+    if pairs > 0:
+        out[5 + GROUPING[7 * size + pairs]] = 1.0
+    else:
+        out[5 + 7] = 1.0
+    counts = board.counts[at]
+    claims = 17 * axis
+    first = -1
+    second = -1
+    rest = ranks
+    while rest:
+        rank = LOWEST_RANK[rest]
+        weight = (((counts >> (3 * rank)) & 7) * 8 + board.unseen[rank]) * 16 + rank
+        if weight > first:
+            second = first
+            first = weight
+        elif weight > second:
+            second = weight
+        rest &= rest - 1
+    rest = ranks
+    while rest:
+        rank = LOWEST_RANK[rest]
+        column = 13 + 6
+        if rank == (first & 15):
+            column = 13
+        elif second >= 0 and rank == (second & 15):
+            column = 13 + 3
+        suits = suits_of(pack, rank)
+        out[column] += 0.3 * board.unseen[rank]
+        out[column + 1] += 0.3 * ONES[suits & kept]
+        out[column + 2] += 0.4 * (board.claims[claims + rank] - 1)
+        rest &= rest - 1
+    out[22] = board.unseen[first & 15] * share
+    if second >= 0:
+        out[23] = board.unseen[second & 15] * share
+    if suit < NO_SUIT:
+        unseen = board.unseen[13 + suit]
+        out[24] = 1.0
+        out[25] = 0.1 * unseen
+        out[26] = unseen * share / left
+        out[27] = 0.5 * (board.claims[claims + 13 + suit] - 1)
+        out[28] = 0.2 * ONES[(pack >> (13 * suit)) & 8191 & crossed]
+    if pairs == 0:
+        describe_straights(board, at, out, 29)
+
+
+# -- the network -------------------------------------------------------------------------------------------------
+
+
+@helper
+def embed(features, weights, bias, out):  # type: ignore[no-untyped-def]
+    """Write the first layer: relu(features @ weights + bias)."""
+    width = out.shape[0]
+    for j in range(width):
+        out[j] = bias[j]
+    for i in range(features.shape[0]):
+        x = features[i]
+        if x != 0.0:
+            row = weights[i]
+            for j in range(width):
+                out[j] += x * row[j]
+    for j in range(width):
+        out[j] = max(out[j], np.float32(0.0))
+
+
+@rule
+def add_product(vector, weights, out):  # type: ignore[no-untyped-def]
+    """Add vector @ weights to `out`."""
+    for i in range(vector.shape[0]):
+        x = vector[i]
+        if x != 0.0:
+            row = weights[i]
+            for j in range(out.shape[0]):
+                out[j] += x * row[j]
+
+
+@helper
+def set_product(vector, weights, out):  # type: ignore[no-untyped-def]
+    """Write vector @ weights."""
+    for j in range(out.shape[0]):
+        out[j] = 0.0
+    add_product(vector, weights, out)
+
+
+@helper
+def head(base, product, last, bias):  # type: ignore[no-untyped-def]
+    """Return the points of one line: relu(base + product) @ last + bias."""
+    total = np.float64(bias)
+    for j in range(base.shape[0]):
+        total += max(base[j] + product[j], np.float32(0.0)) * last[j]
+    return total
+
+
+class Net(NamedTuple):
+    """The weights of a network, float32; the first index is the part that an axis plays (0 or 1)."""
+
+    w1: Any  # (2, FEATURES, width)
+    b1: Any  # (2, width)
+    w2: Any  # (2, 3, width, width): from the line itself, from its own axis, from the other one
+    b2: Any  # (2, width)
+    w3: Any  # (2, width)
+    b3: Any  # (2,)
+
+
+class Space(NamedTuple):
+    """Room to work in."""
+
+    wants: Any  # int64, (LINES, 2)
+    features: Any  # float32, (ROWS, FEATURES)
+    vectors: Any  # float32, (ROWS, width): the first layer
+    products: Any  # float32, (ROWS, width): what it gives to the second
+    pools: Any  # float32, (2, width): the sum of an axis
+    bases: Any  # float32, (2, width): what all lines of an axis have in common
+    hidden: Any  # float32, (2, width)
+
+
+def new_space(width: int) -> Space:
+    """Return room for a network of a width."""
+    return Space(
+        np.zeros((LINES, 2), np.int64),
+        np.zeros((ROWS, FEATURES), np.float32),
+        *(np.zeros((count, width), np.float32) for count in (ROWS, ROWS, 2, 2, 2)),
+    )
+
+
+# Rows of the arrays of features and vectors: the lines as in BOARD, then an empty row and an empty column, then two
+# lines on trial.
+BLANK, TRIAL, ROWS = LINES, LINES + 2, LINES + 4
+
+
+@helper
+def describe_board(board, placed, wants, features):  # type: ignore[no-untyped-def]
+    """Write the features of all incomplete lines, (ROWS, FEATURES), and of an empty row and column."""
+    for axis in range(2):
+        for line in range(CANVAS * axis, CANVAS * axis + board.side):
+            wish(board, line, wants)
+    for axis in range(2):
+        used = 0
+        for line in range(CANVAS * axis, CANVAS * axis + board.side):
+            if board.cards[line] > 0:
+                used += 1
+                if board.cards[line] < SIDE:
+                    describe_line(board, line, placed, wants, features[line])
+        if used < SIDE:
+            describe_line(board, BLANK + axis, placed, wants, features[BLANK + axis])
+
+
+@helper
+def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
+    """Fill `space` with what the network makes of a board on which `placed` cards will lie; return its worth."""
+    describe_board(board, placed, space.wants, space.features)
+    for axis in range(2):
+        role = axis ^ board.flip
+        pool = space.pools[axis]
+        for j in range(pool.shape[0]):
+            pool[j] = 0.0
+        blanks = SIDE
+        for line in range(CANVAS * axis, CANVAS * axis + board.side):
+            if board.cards[line] > 0:
+                blanks -= 1
+                if board.cards[line] < SIDE:
+                    embed(space.features[line], net.w1[role], net.b1[role], space.vectors[line])
+                    for j in range(pool.shape[0]):
+                        pool[j] += space.vectors[line, j]
+        if blanks > 0:
+            blank = BLANK + axis
+            embed(space.features[blank], net.w1[role], net.b1[role], space.vectors[blank])
+            for j in range(pool.shape[0]):
+                pool[j] += blanks * space.vectors[blank, j]
+    total = board.score
+    for axis in range(2):
+        role = axis ^ board.flip
+        base = space.bases[axis]
+        for j in range(base.shape[0]):
+            base[j] = net.b2[role, j]
+        add_product(space.pools[axis], net.w2[role, 1], base)
+        add_product(space.pools[1 - axis], net.w2[role, 2], base)
+        blanks = SIDE
+        for line in range(CANVAS * axis, CANVAS * axis + board.side):
+            if board.cards[line] > 0:
+                blanks -= 1
+                if board.cards[line] < SIDE:
+                    set_product(space.vectors[line], net.w2[role, 0], space.products[line])
+                    total += head(base, space.products[line], net.w3[role], net.b3[role])
+        if blanks > 0:
+            blank = BLANK + axis
+            set_product(space.vectors[blank], net.w2[role, 0], space.products[blank])
+            total += blanks * head(base, space.products[blank], net.w3[role], net.b3[role])
+    return total
+
+
+# -- play --------------------------------------------------------------------------------------------------------
+
+
+@helper
+def try_line(boards, net, space, line, old, trial, placed):  # type: ignore[no-untyped-def]
+    """Put a line of the trial board in place of what it was (`old`, a row of the vectors) in the pool of its axis."""
+    board = boards[1]
+    axis = line // CANVAS
+    role = axis ^ board.flip
+    pool = space.hidden[axis]
+    for j in range(pool.shape[0]):
+        pool[j] = space.pools[axis, j] - space.vectors[old, j]
+    if board.cards[line] < SIDE:
+        wish(board, line, space.wants)
+        describe_line(board, line, placed, space.wants, space.features[trial])
+        embed(space.features[trial], net.w1[role], net.b1[role], space.vectors[trial])
+        for j in range(pool.shape[0]):
+            pool[j] += space.vectors[trial, j]
+
+
+@helper
+def try_cell(boards, net, space, cell, card, points):  # type: ignore[no-untyped-def]
+    """Return the worth of the board with a card (0 to 51) on a cell.
+
+    `space` must hold the board as `embed_board` left it, with one more card placed. Only the row and the column of the
+    cell are described anew: what changes for the other lines is that some wish of a crossing line came or went.
+    """
+    boards[1] = boards[0]
+    board = boards[1]
+    side = board.side
+    row = cell // side
+    column = CANVAS + cell % side
+    old_row = row if board.cards[row] > 0 else BLANK
+    old_column = column if board.cards[column] > 0 else BLANK + 1
+    lay(board, cell, card, points)
+    placed = board.placed
+    kept_row = space.wants[row, 0], space.wants[row, 1]
+    kept_column = space.wants[column, 0], space.wants[column, 1]
+    if board.cards[column] < SIDE:
+        wish(board, column, space.wants)
+    try_line(boards, net, space, row, old_row, TRIAL, placed)
+    try_line(boards, net, space, column, old_column, TRIAL + 1, placed)
+    space.wants[row, 0], space.wants[row, 1] = kept_row
+    space.wants[column, 0], space.wants[column, 1] = kept_column
+    total = board.score
+    for axis in range(2):
+        role = axis ^ board.flip
+        base = space.bases[axis]
+        for j in range(base.shape[0]):
+            base[j] = net.b2[role, j]
+        add_product(space.hidden[axis], net.w2[role, 1], base)
+        add_product(space.hidden[1 - axis], net.w2[role, 2], base)
+        changed = row if axis == 0 else column
+        blanks = SIDE
+        for line in range(CANVAS * axis, CANVAS * axis + side):
+            if board.cards[line] > 0:
+                blanks -= 1
+                if board.cards[line] < SIDE:
+                    at = line
+                    if line == changed:
+                        at = TRIAL + axis
+                        set_product(space.vectors[at], net.w2[role, 0], space.products[at])
+                    total += head(base, space.products[at], net.w3[role], net.b3[role])
+        if blanks > 0:
+            total += blanks * head(base, space.products[BLANK + axis], net.w3[role], net.b3[role])
+    return total
+
+
+@helper
+def rate_cells(boards, net, space, card, points, worths):  # type: ignore[no-untyped-def]
+    """Write the worth of the board with a card (0 to 51) on each legal cell, -inf elsewhere; return the best cell.
+
+    Of cells that are alike (empty rows of the fixed square are, and empty columns) only the first is rated.
+    """
+    board = boards[0]
+    embed_board(board, net, space, board.placed + 1)
+    best = -np.inf
+    chosen = -1
+    fixed = board.side == SIDE
+    fresh_row = True
+    for row in range(board.side):
+        columns = legal_columns(board, row)
+        if fixed and board.cards[row] == 0:
+            if not fresh_row:
+                columns = 0
+            fresh_row = False
+        fresh_column = True
+        for column in range(board.side):
+            cell = row * board.side + column
+            worths[cell] = -np.inf
+            legal = ((columns >> column) & 1) == 1
+            if fixed and board.cards[CANVAS + column] == 0:
+                if not fresh_column:
+                    legal = False
+                fresh_column = False
+            if legal:
+                worths[cell] = try_cell(boards, net, space, cell, card, points)
+                if worths[cell] > best:
+                    best = worths[cell]
+                    chosen = cell
+    return chosen
+
+
+@helper
+def deal_board(board, deal, side):  # type: ignore[no-untyped-def]
+    """Clear a board for a deal number."""
+    clear(board, side)
+    board.rng = deal
+    for i in range(PACK):
+        board.deck[i] = i + 1
+
+
+@helper
+def export(board, space, inputs, weights, owners):  # type: ignore[no-untyped-def]
+    """Copy the features of the ten lines: `weights` is 0 for a complete line, `owners` is the line or -1 (empty)."""
+    describe_board(board, board.placed, space.wants, space.features)
+    for axis in range(2):
+        slot = SIDE * axis
+        for line in range(CANVAS * axis, CANVAS * axis + board.side):
+            if board.cards[line] > 0:
+                going = board.cards[line] < SIDE
+                weights[slot] = 1.0 if going else 0.0
+                owners[slot] = line
+                for i in range(FEATURES):
+                    inputs[slot, i] = space.features[line, i] if going else np.float32(0.0)
+                slot += 1
+        while slot < SIDE * (axis + 1):
+            weights[slot] = 1.0
+            owners[slot] = -1
+            for i in range(FEATURES):
+                inputs[slot, i] = space.features[BLANK + axis, i]
+            slot += 1
+
+
+@kernel
+def record_games(  # type: ignore[no-untyped-def]
+    deals,
+    script,
+    stream,
+    boards,
+    net,
+    space,
+    lines,
+    points,
+    touching,
+    chance,
+    worths,
+    inputs,
+    weights,
+    owners,
+    targets,
+    starts,
+    scores,
+):
+    """Play games by the network and write what it should have seen: one game for each row of `inputs`.
+
+    Args:
+        deals: uint64, (games,).
+        script: int64, (games, 25): the cells where another player put the cards; with no rows the games are played
+            here.
+        stream: BOARD record, of which only `rng` matters: where random moves come from.
+        boards: two BOARD records.
+        net, space: the network, and room to work in.
+        lines: the values of a line table, float32, (ENTRIES,), which plays instead; empty: the network plays.
+        points: of the ten hands.
+        touching: 1 for the touching placement, 0 for the fixed square.
+        chance: the probability that a game has one random move; only what follows is to be learned from.
+        worths: float64, (81,), scratch.
+        inputs, weights, owners, targets: (games, 24, 10, FEATURES) float32, (games, 24, 10) float32 and int8, and
+            float32: after 1 to 24 cards the features of each line, whether it is incomplete, and what it came to score.
+        starts: int64, (games,): the first number of cards from which there was no random move (with a script: given).
+        scores: float64, (games,).
+    """
+    board = boards[0]
+    side = CANVAS if touching else SIDE
+    threshold = np.int64(chance * 4294967296.0)
+    scripted = script.shape[0] > 0
+    for game in range(inputs.shape[0]):
+        deal_board(board, deals[game], side)
+        odd = -1
+        if not scripted:
+            if np.int64(next_bits(stream[0]) >> 32) < threshold:
+                odd = draw_below(stream[0], CARDS - 2)
+            starts[game] = odd + 1
+        for placed in range(CARDS):
+            card = int(draw_card(board, board.deck, placed, PACK)) - 1
+            see_card(board, card)
+            if touching and placed == 0:
+                cell = CENTRE
+            elif scripted:
+                cell = script[game, placed]
+            elif placed == odd:
+                cell = random_cell(board, stream[0])
+            elif lines.shape[0] > 0:
+                weigh(board, card, lines, points)
+                cell, _ = best_cell(board)
+            else:
+                cell = rate_cells(boards, net, space, card, points, worths)
+            lay(board, cell, card, points)
+            if placed < CARDS - 1:
+                export(board, space, inputs[game, placed], weights[game, placed], owners[game, placed])
+        scores[game] = board.score
+        for placed in range(CARDS - 1):
+            for axis in range(2):
+                following = CANVAS * axis
+                for slot in range(SIDE * axis, SIDE * (axis + 1)):
+                    line = int(owners[game, placed, slot])
+                    if line < 0:
+                        # The empty lines are alike: each stands for one of those that were begun later.
+                        while begun(board, owners[game, placed], following) or board.cards[following] == 0:
+                            following += 1
+                        line = following
+                        following += 1
+                    targets[game, placed, slot] = points[hand_of(board, line)]
+
+
+@rule
+def begun(board, owners, line):  # type: ignore[no-untyped-def]
+    """Tell whether a line is among the owners."""
+    found = False
+    for k in range(owners.shape[0]):
+        if owners[k] == line:
+            found = True
+    return found
+
+
+@kernel
+def play_values(deals, boards, net, space, points, touching, worths, scores):  # type: ignore[no-untyped-def]
+    """Play each deal (uint64) by the network and write its points: what an evaluation of the policy would find."""
+    board = boards[0]
+    side = CANVAS if touching else SIDE
+    for i in range(deals.shape[0]):
+        deal_board(board, deals[i], side)
+        for placed in range(CARDS):
+            card = int(draw_card(board, board.deck, placed, PACK)) - 1
+            see_card(board, card)
+            cell = CENTRE
+            if placed > 0 or not touching:
+                cell = rate_cells(boards, net, space, card, points, worths)
+            lay(board, cell, card, points)
+        scores[i] = board.score
+
+
+@helper
+def turn_board(board, net, space):  # type: ignore[no-untyped-def]
+    """Let rows and columns play the parts in which the board is worth more."""
+    board.flip = 1
+    turned = embed_board(board, net, space, board.placed)
+    board.flip = 0
+    if turned > embed_board(board, net, space, board.placed):
+        board.flip = 1
+
+
+@kernel
+def value_cells(states, boards, net, space, points, worths, actions):  # type: ignore[no-untyped-def]
+    """Write the cell that the network likes best for every position, and the worth of each cell.
+
+    `worths` is float64, (positions, 81): the expected final score with the card on the cell, -inf where it may not lie.
+    """
+    for i in range(states.shape[0]):
+        board = boards[0]
+        read_board(states[i], board, points)
+        turn_board(board, net, space)
+        card = int(states[i].deck[board.placed]) - 1
+        actions[i] = rate_cells(boards, net, space, card, points, worths[i])
+        if board.side == SIDE:
+            # What was rated once holds for all cells like it.
+            for cell in range(SIDE * SIDE):
+                row = cell // SIDE
+                column = cell % SIDE
+                if not (board.filled[row] >> column) & 1 and worths[i, cell] == -np.inf:
+                    worths[i, cell] = first_like(board, cell, worths[i])
+
+
+@helper
+def first_like(board, cell, worths):  # type: ignore[no-untyped-def]
+    """Return the worth of the first cell that is like an empty cell of the fixed square."""
+    row = cell // SIDE
+    column = cell % SIDE
+    if board.cards[row] == 0:
+        row = 0
+        while board.cards[row] > 0:
+            row += 1
+    if board.cards[CANVAS + column] == 0:
+        column = 0
+        while board.cards[CANVAS + column] > 0:
+            column += 1
+    return worths[SIDE * row + column]
+
+
+# -- the policy --------------------------------------------------------------------------------------------------
+
+
+def save_net(folder: str | os.PathLike[str], net: Net, facts: Mapping[str, Any]) -> None:
+    """Save a network into a folder (made if need be), and what made it.
+
+    `facts` must hold `placement`, `points` (the ten) and whatever else should be told.
+    """
+    from patience_env.training.models import write_pair
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    write_pair(target / VALUE_MODEL, net._asdict(), {"game": GAME.id, "features": PARTS, **facts})
+
+
+def load_net(folder: str | os.PathLike[str]) -> tuple[Net, dict[str, Any]]:
+    """Return a saved network and the facts of its file.
+
+    Raises:
+        ValueError: it is missing, damaged, changed, or made for other features.
+    """
+    from patience_env.training.models import read_pair
+
+    path = Path(folder) / VALUE_MODEL
+    facts, tensors = read_pair(path, "value model")
+    if facts.get("game") != GAME.id or facts.get("features") != PARTS:
+        raise ValueError(
+            f"value model {str(path)!r} was made for {facts.get('game')} and other features of a line than this "
+            f"version's: train it again"
+        )
+    points = facts.get("points")
+    numbers = isinstance(points, list) and all(type(one) in (int, float) and np.isfinite(one) for one in points)
+    if not numbers or len(points or ()) != len(SCORED) + 1 or facts.get("placement") not in ("fixed", "touching"):
+        raise ValueError(f"value model {str(path)!r} does not tell its placement and the points of ten hands")
+    width = tensors["b1"].shape[-1] if "b1" in tensors and tensors["b1"].ndim else 0
+    shapes = {
+        "w1": (2, FEATURES, width),
+        "b1": (2, width),
+        "w2": (2, 3, width, width),
+        "b2": (2, width),
+        "w3": (2, width),
+        "b3": (2,),
+    }
+    found = {name: (array.shape, array.dtype) for name, array in tensors.items()}
+    if width == 0 or found != {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}:
+        raise ValueError(f"value model {str(path)!r} does not hold the weights of a network of this version")
+    if not all(np.isfinite(array).all() for array in tensors.values()):
+        raise ValueError(f"value model {str(path)!r} holds numbers that are not finite")
+    return Net(**{name: np.ascontiguousarray(tensors[name]) for name in shapes}), facts
+
+
+class ValuePolicy(Policy):
+    """Plays the cell after which the network thinks the tableau worth most; see the module's docstring.
+
+    Args:
+        path: the folder of a model that `patience train-value --kind value` wrote; None: the model that comes with the
+            package for the placement and the scoring table in force.
+
+    Raises:
+        ValueError: as `load_net`.
+    """
+
+    name = "value"
+    game_id = GAME.id
+
+    def __init__(self, path: str | None = None) -> None:
+        self._given = None if path is None else load_net(path)
+        self._path = path
+        self._shipped: dict[Path, tuple[Net, dict[str, Any]]] = {}
+        self._boards = new_boards(2)
+
+    def model(self, options: Mapping[str, Any]) -> tuple[Net, dict[str, Any]]:
+        """Return the network for a game's options and the facts of its file.
+
+        Raises:
+            ValueError: the given model does not fit, or none comes with the package.
+        """
+        if self._given is not None:
+            check_fit(f"value model {self._path!r}", self._given[1], options)
+            return self._given
+        folder = shipped_folder("value", options)
+        if folder not in self._shipped:
+            self._shipped[folder] = load_net(folder)
+        return self._shipped[folder]
+
+    def check(self, game: Game, options: Mapping[str, Any]) -> None:
+        """Raise ValueError where there is no model for the placement or the scoring table."""
+        super().check(game, options)
+        self.model(options)
+
+    def _rate(self, turn: Turn) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        net, facts = self.model(turn.options)
+        actions, worths = np.zeros(len(turn), np.int64), np.full((len(turn), CANVAS * CANVAS), -np.inf)
+        points = np.array(facts["points"], np.float64)
+        value_cells(turn.states, self._boards, net, new_space(net.b1.shape[1]), points, worths, actions)
+        return actions, worths
+
+    def act(self, turn: Turn) -> NDArray[np.int64]:
+        """Return the best cell by the network, for every position."""
+        return self._rate(turn)[0]
+
+    def values(self, turn: Turn) -> NDArray[np.float64]:
+        """Return the expected final score of each action, float64, (n, actions); -inf for those that are not legal."""
+        return self._rate(turn)[1][:, : turn.masks.shape[1]]
