@@ -46,9 +46,11 @@ EACH_CARD = (0, 1, 1, 1, 1, 1)
 HANDS_ADDED, CUTS_ADDED, CUTS_A_ROUND = 300, 60, 100
 LEAST_BREACH = 0.02
 TINY = 1e-7
-# Nodes of a search that is tried between two rounds of cuts, and of one that Python's clock can wait for.
-TRIAL, STEP = 1_000_000, 2_000_000
-SHARE_FOR_CUTS = 0.6
+# Nodes of the search between two looks at the clock.
+STEP = 300_000
+# The share of the time after which no more cuts are added, and how long a search between two rounds of cuts may take,
+# as a share of the time gone by: so neither the cuts nor the searches take much more than they need.
+SHARE_FOR_CUTS, SHARE_FOR_TRIALS = 0.6, 0.3
 LOW_BITS = 13
 COUNT = np.array([i.bit_count() for i in range(1 << LOW_BITS)], np.int64)
 
@@ -243,22 +245,22 @@ class _Search:
         self._at = np.zeros(2 * SIDE, np.int64)
         self._depth = 0
 
-    def run(self, nodes: float, until: float) -> bool:
-        """Go on for so many nodes, or until that time; return whether the search is at its end."""
-        first, end = self._at, self.starts[1]
-        while nodes > 0 and time.monotonic() < until:
-            if self._depth == 0:
-                if first[0] == end or self.costs[first[0]] > self.know[GAP] / 2:
-                    return True
-                self._depth = 1
-            self.know[LEFT] = step = min(nodes, STEP)
+    def run(self, until: float) -> bool:
+        """Go on for one step, and until that time; return whether the search is at its end."""
+        while self._is_open():
+            self.know[LEFT] = STEP
             self._depth = search_from(
-                self._depth, self.masks, self.costs, self.worths, self.starts, self.know, self._at, self.best
+                max(self._depth, 1), self.masks, self.costs, self.worths, self.starts, self.know, self._at, self.best
             )
-            nodes -= step - self.know[LEFT]
             if self._depth == 0:
-                first[0] += 1
-        return False
+                self._at[0] += 1
+            if time.monotonic() > until:
+                break
+        return not self._is_open()
+
+    def _is_open(self) -> bool:
+        first = self._at[0]
+        return self._depth > 0 or bool(first < self.starts[1] and self.costs[first] <= self.know[GAP] / 2)
 
     def square(self) -> NDArray[np.int64] | None:
         """Return the better square that was found, card numbers, shape (5, 5), or None."""
@@ -288,8 +290,8 @@ class _Programme:
         numbers = {int(mask): i for i, mask in enumerate(self._masks)}
         for line in [*square, *square.T]:
             self._add_hand(numbers[sum(1 << int(card) for card in line)])
-        self.costs = np.zeros(len(worths))
-        self.bound = math.inf
+        # With all prices zero: ten times the best hand.
+        self.bound, self.costs = 2.0 * SIDE * worths.max(), worths.max() - worths
         self._gains = np.zeros(len(worths))
 
     def _add_hand(self, hand: int) -> None:
@@ -410,10 +412,11 @@ def prove(square: NDArray[np.int64], points: NDArray[np.float64], seconds: float
         bound = _round_down(programme.bound, unit)
         if bound <= score + TINY:
             return codes[numbers], score
-        # Between the rounds of cuts a short search: often the gap is small enough long before the cuts are at an end.
+        # The gap is often small enough for the search long before the cuts are at an end.
         over = not solved or not programme.cut()
         search = _Search(programme.costs, worths, programme.bound, score, unit)
-        done = search.run(math.inf if over else TRIAL, end)
+        now = time.monotonic()
+        done = search.run(end if over else now + SHARE_FOR_TRIALS * (now - started))
         better = search.square()
         if better is not None:
             numbers, score = better, _score(better, codes, points)
