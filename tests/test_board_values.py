@@ -1,0 +1,279 @@
+"""The value network of Patience Poker: compiled play against torch, symmetry, the policy, files, training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+pytest.importorskip("tensorboard")
+
+import torch
+
+from patience_env import jit
+from patience_env.agents import board_values
+from patience_env.agents.board_values import FEATURES, ValuePolicy, load_net, new_space, save_net
+from patience_env.agents.line_table import lay, new_boards, points_of, read_board
+from patience_env.agents.policy import Turn, make_policy, see
+from patience_env.deals import named_deals
+from patience_env.env import PatienceEnv
+from patience_env.games.patience_poker import CANVAS, SIDE
+from patience_env.training.cli import main
+from patience_env.training.evaluate import evaluate
+from patience_env.training.value_training import Plan, ValueNet, ValueTraining, net_of
+from playing import scaled
+
+POKER = "PatiencePoker-v0"
+PLACEMENTS = ["fixed", "touching"]
+POINTS = points_of("american")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the folders of untrained networks by placement, American."""
+    folders = {}
+    for number, placement in enumerate(PLACEMENTS):
+        network = ValueNet(8, number)
+        folders[placement] = tmp_path_factory.mktemp(placement) / "model"
+        facts = {"placement": placement, "points": POINTS.tolist()}
+        save_net(folders[placement], net_of(dict(network.named_parameters()), 25.0), facts)
+    return folders
+
+
+def midgame(placement: str, steps: int, seed: int) -> PatienceEnv:
+    env = PatienceEnv(POKER, placement=placement, illegal_action="raise")
+    env.reset(seed=seed)
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+    return env
+
+
+def turn_of(env: PatienceEnv) -> Turn:
+    masks = env.action_masks()[None].astype(np.int8)
+    return see(env.game, env.options, env.state_rows(), masks, 3)
+
+
+@jit.kernel
+def show_board(states, boards, net, space, points, inputs, weights, owners, worths):  # type: ignore[no-untyped-def]
+    """Export the lines of a position, and its worth without and with exchanged axes."""
+    read_board(states[0], boards[0], points)
+    board_values.export(boards[0], space, inputs[0], weights[0], owners[0])
+    worths[0] = board_values.embed_board(boards[0], net, space, boards[0].placed)
+    boards[0].flip = 1
+    worths[1] = board_values.embed_board(boards[0], net, space, boards[0].placed)
+    worths[2] = boards[0].score
+
+
+@jit.kernel
+def place(states, boards, net, space, points, cell, worths):  # type: ignore[no-untyped-def]
+    """Write the worth of a position with the card in hand on a cell, all lines described anew."""
+    read_board(states[0], boards[0], points)
+    card = int(states[0].deck[boards[0].placed]) - 1
+    lay(boards[0], cell, card, points)
+    worths[0] = board_values.embed_board(boards[0], net, space, boards[0].placed)
+
+
+def shown(env: PatienceEnv, net: Any) -> tuple[Any, Any, Any, Any]:
+    inputs = np.zeros((1, 10, FEATURES), np.float32)
+    weights, owners, worths = np.zeros((1, 10), np.float32), np.zeros((1, 10), np.int8), np.zeros(3)
+    space = new_space(net.b1.shape[1])
+    show_board(env.state_rows(), new_boards(2), net, space, POINTS, inputs, weights, owners, worths)
+    return inputs, weights, owners, worths
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_compiled_play_values_a_board_as_torch_does(models: dict[str, Path], placement: str) -> None:
+    net, _ = load_net(models[placement])
+    network = ValueNet(8, PLACEMENTS.index(placement))
+    for steps in range(1, 23, scaled(3, 7)):
+        inputs, weights, owners, worths = shown(midgame(placement, steps, steps), net)
+        with torch.no_grad():
+            lines = network(torch.from_numpy(inputs), torch.from_numpy(weights)).numpy() * 25.0
+        assert worths[0] == pytest.approx(worths[2] + float((lines * weights).sum()), rel=1e-4, abs=1e-3)
+        assert np.isfinite(inputs).all()
+        assert np.abs(inputs).max() < 5
+        assert sorted(set(owners[0].tolist()) - {-1}) == sorted(x for x in owners[0].tolist() if x >= 0)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_transposed_board_is_worth_the_same_with_its_axes_exchanged(models: dict[str, Path], placement: str) -> None:
+    net, _ = load_net(models[placement])
+    side = SIDE if placement == "fixed" else CANVAS
+    for steps in range(2, 22, scaled(4, 9)):
+        env = midgame(placement, steps, steps)
+        table = env.table()
+        turned = PatienceEnv(POKER, placement=placement)
+        turned.reset(seed=1)
+        swapped = {
+            f"r{column + 1}c{row + 1}": table[f"r{row + 1}c{column + 1}"]
+            for row in range(side)
+            for column in range(side)
+            if f"r{row + 1}c{column + 1}" in table
+        }
+        turned.load({**swapped, "hand": table["hand"]})
+        worths, others = shown(env, net)[3], shown(turned, net)[3]
+        assert worths[0] == pytest.approx(others[1], rel=1e-4, abs=1e-3)
+        assert worths[1] == pytest.approx(others[0], rel=1e-4, abs=1e-3)
+        if worths[0] == worths[1]:
+            continue  # either way will do
+        policy = ValuePolicy(str(models[placement]))
+        one = policy.values(turn_of(env))[0].reshape(side, side)
+        other = policy.values(turn_of(turned))[0].reshape(side, side)
+        assert np.array_equal(np.isfinite(one), np.isfinite(other.T))
+        free = np.isfinite(one)
+        assert one[free] == pytest.approx(other.T[free], rel=1e-3, abs=1e-2)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_the_policy_rates_legal_cells_and_takes_the_best(models: dict[str, Path], placement: str) -> None:
+    policy = ValuePolicy(str(models[placement]))
+    for steps in range(0, 24, scaled(2, 8)):
+        env = midgame(placement, steps, 50 + steps)
+        turn = turn_of(env)
+        worths, action = policy.values(turn)[0], int(policy.act(turn)[0])
+        assert np.array_equal(np.isfinite(worths), env.action_masks())
+        assert worths[action] == worths.max()
+        if placement == "fixed":
+            # Empty rows are alike, and so are empty columns.
+            board = np.array([bool(env.table().get(f"r{r + 1}c{c + 1}")) for r in range(5) for c in range(5)])
+            grid, values = board.reshape(5, 5), worths.reshape(5, 5)
+            bare = np.flatnonzero(~grid.any(1))
+            for row in bare[1:]:
+                assert np.array_equal(values[row], values[bare[0]])
+
+
+def test_a_cell_is_rated_by_what_the_board_with_the_card_is_worth(models: dict[str, Path]) -> None:
+    """Once each crossing line is as good as before, a trial describes all that changes: the last cell of a board."""
+    net, _ = load_net(models["fixed"])
+    env = midgame("fixed", 24, 5)
+    worths, exact = ValuePolicy(str(models["fixed"])).values(turn_of(env))[0], np.zeros(1)
+    cell = int(np.flatnonzero(env.action_masks())[0])
+    place(env.state_rows(), new_boards(2), net, new_space(8), POINTS, cell, exact)
+    assert worths[cell] == exact[0]
+    total = 0.0
+    env.step(cell)
+    total = float(env.state_rows()["score"][0])
+    assert exact[0] == total
+
+
+def test_the_policy_does_not_see_hidden_cards(models: dict[str, Path]) -> None:
+    policy = ValuePolicy(str(models["touching"]))
+    env = midgame("touching", 9, 4)
+    masks = env.action_masks()[None].astype(np.int8)
+    first = policy.values(see(env.game, env.options, env.state_rows(), masks, 1))
+    assert np.array_equal(first, policy.values(see(env.game, env.options, env.state_rows(), masks, 2)))
+
+
+def test_a_model_for_another_game_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    env = PatienceEnv(POKER, placement="fixed")
+    policy = make_policy("value", POKER, path=str(models["touching"]))
+    with pytest.raises(ValueError, match=r"trained for placement='touching'"):
+        policy.check(env.game, env.options)
+    policy = make_policy("value", POKER, path=str(models["fixed"]))
+    with pytest.raises(ValueError, match=r"trained for the scoring table pair 2, two pairs 5"):
+        policy.check(env.game, {**env.options, "scoring": "english"})
+    with pytest.raises(ValueError, match=r"no value model comes with the package for this scoring"):
+        make_policy("value", POKER).check(env.game, {**env.options, "scoring": "random"})
+    with pytest.raises(ValueError, match=r"holds no value model"):
+        make_policy("value", POKER, path=str(tmp_path))
+
+
+def test_damaged_models_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    for path in models["fixed"].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tensors,) = tmp_path.glob("*.safetensors")
+    whole = tensors.read_bytes()
+    tensors.write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match=r"is damaged"):
+        ValuePolicy(str(tmp_path))
+    tensors.write_bytes(whole)
+    facts = json.loads((tmp_path / "value.json").read_text())
+    (tmp_path / "value.json").write_text(json.dumps({**facts, "points": [0] * 10}))
+    with pytest.raises(ValueError, match=r"seal does not match"):
+        ValuePolicy(str(tmp_path))
+    net, _ = load_net(models["fixed"])
+    known = {"placement": "fixed", "points": facts["points"]}
+    save_net(tmp_path, net._replace(b3=np.array([np.nan, 0], np.float32)), known)
+    with pytest.raises(ValueError, match=r"not finite"):
+        ValuePolicy(str(tmp_path))
+    save_net(tmp_path, net._replace(b2=np.zeros((2, 3), np.float32)), known)
+    with pytest.raises(ValueError, match=r"weights of a network of this version"):
+        ValuePolicy(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"placement": "loose"}, r"placement='loose' is not allowed"),
+        ({"games": 3}, r"games=3 is not allowed: give a whole number from 500"),
+        ({"scoring": "random"}, r"scoring='random' is not one table"),
+        ({"teacher": "nobody"}, r"there is no policy 'nobody'"),
+        ({"device": "abacus"}, r"device='abacus' is not to be had here"),
+        ({"width": True}, r"width=True is not allowed"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Plan(**arguments).check()
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.compiled
+@pytest.mark.slow
+def test_a_training_that_was_killed_goes_on_and_ends_after_as_many_games(tmp_path: Path) -> None:
+    plan = Plan("english", "fixed", 4000, width=8, attempts=2, teacher="flush-rank")
+    training = ValueTraining(tmp_path, plan)
+
+    def kill(share: float, _: str) -> None:
+        if share > 0.5:
+            training.save_checkpoint()
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        training.run(kill)
+    games = training.done
+    assert games < 4000
+    with pytest.raises(ValueError, match=r"belongs to another training"):
+        ValueTraining(tmp_path, Plan("english", "fixed", 4500, width=8, attempts=2, teacher="flush-rank"), resume=True)
+    again = ValueTraining(tmp_path, plan, resume=True)
+    assert again.done == games
+    assert again.curve == training.curve
+    again.run()
+    assert again.done == 4000
+    played = [point["games"] for point in again.curve]
+    assert played == sorted(set(played))
+    assert list((tmp_path / "tensorboard").iterdir())
+    assert len(again.results) == 2
+    options = {"placement": "fixed", "scoring": "english"}
+    deals = named_deals("smoke")
+    learned = evaluate(f"value:path={tmp_path}", POKER, deals, options=options).mean
+    assert learned > evaluate("random", POKER, deals, options=options).mean + 10
+
+
+@pytest.mark.compiled
+@pytest.mark.slow
+def test_the_command_trains_saves_and_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train-value", POKER, "--placement", "fixed", "--games", "1000", "--width", "8", "--attempts", "1"]
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--out", str(tmp_path / "model")])
+    told = capsys.readouterr()
+    assert stop.value.code == 0, told.err
+    facts = json.loads((tmp_path / "model" / "value.json").read_text())
+    assert f"validation: {facts['validation']['mean']:.2f} +- " in told.out
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--out", str(tmp_path / "model")])
+    assert stop.value.code == 2
+    assert "go on with it by --resume" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--out", str(tmp_path / "other"), "--resume"])
+    assert stop.value.code == 2
+    assert "holds no checkpoint to resume" in capsys.readouterr().err
