@@ -106,17 +106,26 @@ def write_gif(path: Path, frames: Frames, fps: float) -> None:
         OSError: the file cannot be written.
     """
     image = _pillow()
-    # A GIF counts hundredths of a second.
-    pause = max(20, 10 * round(100 / fps))
     # One palette for all frames: what does not change from frame to frame then takes next to no room.
     colours = image.new("P", (1, 1))
     colours.putpalette([part for colour in palette() for part in colour])
-    pictures = [image.fromarray(frame).quantize(palette=colours, dither=image.Dither.NONE) for frame in frames]
-    pauses = [pause] * (len(pictures) - 1) + [max(pause, int(1000 * LAST_FRAME))]
+    pause = max(20, 10 * round(100 / fps))  # milliseconds; a GIF counts hundredths of a second
+
+    def pictures() -> Iterator[Any]:
+        held = None
+        for frame in frames:
+            if held is not None:
+                yield held
+            held = image.fromarray(frame).quantize(palette=colours, dither=image.Dither.NONE)
+            held.info["duration"] = pause
+        if held is not None:
+            held.info["duration"] = max(pause, int(1000 * LAST_FRAME))
+            yield held
+
+    # Pillow takes the frames one by one, so that of a long game no more than its own copies lie in memory.
+    following = pictures()
     with whole_file(path) as fresh:
-        pictures[0].save(
-            fresh, "GIF", save_all=True, append_images=pictures[1:], duration=pauses, loop=0, disposal=1, optimize=False
-        )
+        next(following).save(fresh, "GIF", save_all=True, append_images=following, loop=0, disposal=1, optimize=False)
 
 
 def write_mp4(path: Path, frames: Frames, fps: float) -> None:
