@@ -45,9 +45,10 @@ EXTRAS = {
     "make_policy('ppo', 'PatiencePoker-v0')": "pip install 'patience-env[train]'",
 }
 COMMANDS = {
-    "train PatiencePoker-v0": "pip install 'patience-env[train]'",
-    "train-value": "pip install 'patience-env[train]'",
+    "train PatiencePoker-v0 --steps 64 --out run": "pip install 'patience-env[train]'",
+    "train-value PatiencePoker-v0 --kind line --games 1 --out table": "pip install 'patience-env[train]'",
     "evaluate PatiencePoker-v0 --option placement=fixed --policy ppo --first 1": "pip install 'patience-env[train]'",
+    "serve --port 0": "pip install 'patience-env[serve]'",
     "play PatiencePoker-v0 --option placement=fixed --hint ppo": "pip install 'patience-env[train]'",
     "render Sultan-v0 --policy greedy --deal 1 --out game.gif": 'pip install "patience-env[render]"',
     "render Sultan-v0 --policy greedy --deal 1 --out game.mp4": 'pip install "patience-env[render]"',

@@ -213,5 +213,22 @@ def test_train_passes_its_arguments_to_the_training_module(
     assert "Invalid value for '--steps'" in wrong.err
 
 
+@pytest.mark.parametrize("message", ["no module named torch", "this needs pip install 'something'"])
+def test_a_missing_package_is_told_in_one_line_with_the_pip_command(
+    message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train() -> None:
+        raise ImportError(message)
+
+    module = ModuleType("patience_env.training.train")
+    module.command = train  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "patience_env.training.train", module)
+    ran = Ran(capsys, "train")
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert ran.err.count("pip install") == 1
+    assert message in ran.err
+
+
 def test_durations_are_shown_in_the_unit_that_suits_them() -> None:
     assert [time_text(seconds) for seconds in (2.5, 0.0404, 1.2e-6, 0.0)] == ["2.5 s", "40.4 ms", "1.2 us", "0.0 us"]

@@ -334,9 +334,11 @@ def _run_lazily(module: str, name: str, arguments: list[str]) -> None:
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     try:
         command.command()(import_module(module).command)
+        code = typer.main.get_command(command).main(arguments, f"patience {name}", standalone_mode=False)
     except ImportError as error:
-        fail(f"training needs the 'train' extra, pip install 'patience-env[train]': {error}")
-    code = typer.main.get_command(command).main(arguments, f"patience {name}", standalone_mode=False)
+        # Whatever knows better what it needs says so itself.
+        told = "pip install" in str(error)
+        fail(error if told else f"{name} needs the 'train' extra, pip install 'patience-env[train]': {error}")
     if code:
         raise typer.Exit(code)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +74,7 @@ def train_line_model(
         TypeError, ValueError: an argument that is not allowed, or `out` holds something. Nothing is changed then.
     """
     check_line_plan(scoring, placement, games, seconds, seed)
+    import_module("safetensors")  # tables are saved with it: where it is missing, that is told before the training
     folder = Path(out)
     check_folder(folder, MODEL, LINE_CHECKPOINT, resume)
     table = train_lines(
