@@ -171,8 +171,8 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_done(
 
 
 def test_an_unknown_command_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = Ran(capsys, "solve")
-    assert (ran.code, ran.err) == (2, "patience: error: No such command 'solve'. (see patience --help)\n")
+    ran = Ran(capsys, "juggle")
+    assert (ran.code, ran.err) == (2, "patience: error: No such command 'juggle'. (see patience --help)\n")
 
 
 def test_a_module_in_the_working_folder_is_found_and_its_illegal_choice_told(
