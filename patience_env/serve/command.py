@@ -76,6 +76,7 @@ def command(
     config = uvicorn.Config(app, **settings)
     try:
         listening = config.bind_socket()
+        listening.listen(config.backlog)  # who comes before the server is ready waits
     except (OSError, SystemExit):
         store.close()
         return _fail(f"port {port} of {host} cannot be listened on: is it in use? Choose another with --port")

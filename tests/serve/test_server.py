@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -644,3 +648,69 @@ def test_json_round_trips_through_the_reader():
     with pytest.raises(guard.Refused, match="nested more than 16"):
         guard.read_json(b"[" * 17 + b"]" * 17)
     assert guard.read_json(b"[" * 16 + b"]" * 16) is not None
+
+
+@contextmanager
+def real_server(path: Path) -> Iterator[int]:
+    """Run the server on a socket, in a thread; yield its port."""
+    uvicorn = pytest.importorskip("uvicorn")
+    app = server.create_app(Store(path, 10, DAY, 60.0), warm=())
+    config = uvicorn.Config(app, port=0, http=guard.patient_protocol(), ws="none", log_level="critical")
+    listening = config.bind_socket()
+    listening.listen()
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        running.should_exit = True
+        thread.join(30)
+        listening.close()
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Read until the other side closes or cuts the connection."""
+    connection.settimeout(30)
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def drip(connection: socket.socket) -> None:
+    """Send a head that never ends, line by line."""
+    for _ in range(200):
+        connection.sendall(b"x: y\r\n")
+        time.sleep(0.05)
+
+
+def test_slow_clients_are_cut_while_others_are_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 1.0)
+    with real_server(tmp_path / "games.sqlite3") as port:
+
+        def connect() -> socket.socket:
+            return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+        ask = b"GET /page.js HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+        with connect() as silent, connect() as dripping, connect() as halting, connect() as greedy, connect() as good:
+            dripping.sendall(ask)
+            halting.sendall(
+                b"POST /api/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+                b"content-length: 100\r\n\r\n{"
+            )
+            greedy.settimeout(2)
+            with suppress(TimeoutError, ConnectionError):
+                while True:  # asks for ever and never reads
+                    greedy.sendall((ask + b"\r\n") * 500)
+            with pytest.raises(OSError, match=r"."):
+                drip(dripping)
+            good.sendall(ask + b"connection: close\r\n\r\n")
+            assert read_all(good).startswith(b"HTTP/1.1 200")
+            assert read_all(halting).startswith(b"HTTP/1.1 408")
+            assert read_all(silent) == b""
+            read_all(greedy)
