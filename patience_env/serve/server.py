@@ -173,7 +173,11 @@ class Desk:
         loop = asyncio.get_running_loop()
         if game.id not in self._warm:
             self._warm[game.id] = loop.run_in_executor(self._threads, _compile, game)
-        await asyncio.shield(self._warm[game.id])
+        try:
+            await asyncio.shield(self._warm[game.id])
+        except Exception:
+            self._warm.pop(game.id, None)  # so that the next request tries again
+            raise
 
     def add(self, session: Play | Match) -> str:
         """Store a new session; return its name."""
@@ -186,8 +190,10 @@ class Desk:
     def _keep(self, name: str, session: Play | Match) -> None:
         self._live[name] = session
         self._live.move_to_end(name)
-        while len(self._live) > LIVE:
-            self._live.popitem(last=False)
+        if len(self._live) > LIVE:
+            # A match whose agents think is not to be had twice.
+            idle = (one for one, held in self._live.items() if not (isinstance(held, Match) and held.thinking))
+            self._live.pop(next(idle, name), None)
 
     async def find(self, name: str) -> Play | Match:
         """Return a session by its name, replayed from the store where need be.

@@ -21,7 +21,6 @@ from patience_env.serve.sessions import Play
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.compiled,
     pytest.mark.skipif(
         not (browser.CHROMIUM and browser.DRIVER), reason="chromium and chromedriver are not installed (apt-get)"
     ),
@@ -200,7 +199,8 @@ def test_a_recorded_game_is_replayed_with_the_slider(page):
 
 @pytest.mark.parametrize("game_id", ["PatiencePoker-v0", "Calculation-v0", "Sultan-v0", "EmpressOfIndia-v0"])
 def test_the_page_fits_narrow_screens(page, game_id):
-    page.driver.set_window_size(360, 740)
+    narrow = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     try:
         page.go(f"#/{game_id}/deal/1")
         page.await_step(0)
@@ -212,7 +212,7 @@ def test_the_page_fits_narrow_screens(page, game_id):
         )
         assert least >= 24  # a finger's least, by the accessibility guidelines
     finally:
-        page.driver.set_window_size(1280, 900)
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_an_unknown_address_leads_back_to_the_games(page):

@@ -300,7 +300,7 @@ function enter(main, state, key) {
   const game = gameOf(state.game);
   const view = {
     state, game, key: key || "game:" + location.hash, picked: [], hint: null, values: null, focus: null, texts: {},
-    policy: store("localStorage", "policy:" + game.id) || game.policies.find((name) => !["random", "greedy"].includes(name)) || game.policies[0],
+    policy: store("localStorage", "policy:" + game.id) || game.policies[game.policies.length - 1], // the learned ones, which fit some options only, come before
   };
   present = view;
   const button = (id, text, work, title) => make("button", { type: "button", id, title, onclick: work }, text);
