@@ -343,8 +343,8 @@ class Values:
 def cell_values(policy: Policy, turn: Turn, score: float) -> Values:
     """Return the final score that a policy expects of each legal action in the one position of `turn`.
 
-    A policy that has a method `values(turn) -> float array (n, actions)`, the expected rest of the return, is asked.
-    Of any other the mean is taken over games that it plays to the end from what the player sees, in the same
+    A policy that has a method `values(turn) -> float array (n, actions)`, the expected final score of each action, is
+    asked. Of any other the mean is taken over games that it plays to the end from what the player sees, in the same
     `WORLDS` orders of the hidden cards for every action, so that actions are compared card by card.
     """
     legal = np.flatnonzero(turn.masks[0]).tolist()
@@ -352,7 +352,8 @@ def cell_values(policy: Policy, turn: Turn, score: float) -> Values:
     if callable(own):
         told = np.asarray(own(turn), np.float64)
         if told.shape == turn.masks.shape:
-            return Values({a: score + float(told[0, a]) for a in legal}, {}, f"as {policy.name} itself values them")
+            finite = {a: float(told[0, a]) for a in legal if np.isfinite(told[0, a])}
+            return Values(finite, {}, f"as {policy.name} itself values them")
     rows = Rows(turn.game, turn.options, WORLDS * len(legal), "cards", False)
     key = int(np.random.SeedSequence(turn.states.view(np.uint8).reshape(-1).tolist()).generate_state(1, np.uint64)[0])
     worlds = see(turn.game, turn.options, np.repeat(turn.states, WORLDS), np.repeat(turn.masks, WORLDS, 0), key)
