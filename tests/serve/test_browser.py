@@ -42,6 +42,8 @@ def driver() -> Iterator[object]:
 @pytest.fixture
 def page(driver, address) -> Iterator[Page]:
     found = Page(driver, address)
+    found.go("#/")
+    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
     yield found
     # Refusals that the tests provoke are logged as failed loads; anything else is a fault of the page.
     assert [text for text in found.complaints() if "status of 4" not in text] == []

@@ -364,7 +364,7 @@ function picked() {
   if (own.length) return own;
   const first = state.moves.length ? state.moves[0][2] : [];
   const same = first.length === 1 && state.moves.every((move) => move[2].length === 1 && move[2][0] === first[0] && move[3].length === 1);
-  return same && state.moves.length > 1 ? first : [];
+  return same ? first : [];
 }
 
 function places(move) {
