@@ -12,22 +12,33 @@ Planes form of the other games: int8, shape (places + n, 19): a row a place, the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from patience_env.cards import FACE_DOWN, PACK, RANKS
 from patience_env.game import Layout
-from patience_env.jit import rule
+from patience_env.jit import JIT, rule
+from patience_env.lanes import HALF, LANES, copy_half, lowest_bit, marked_lanes, spread_lanes
 
 CHANNELS = 19
-WORD = 8
 EMPTY_CHANNEL = 17
 FACE_DOWN_CHANNEL = 18
 KINDS = ("planes", "cards")
-# The two channels of each card code; an empty place and a face-down card have one, told twice.
-RANK_CHANNEL = np.array([EMPTY_CHANNEL, *(code % 13 for code in range(PACK)), FACE_DOWN_CHANNEL], np.uint8)
-SUIT_CHANNEL = np.array([EMPTY_CHANNEL, *(13 + code // 13 for code in range(PACK)), FACE_DOWN_CHANNEL], np.uint8)
+
+
+def one_hot() -> NDArray[np.int8]:
+    """Return the nineteen channels of each card code, in rows of `LANES` entries, flat."""
+    rows = np.zeros((FACE_DOWN + 1, LANES), np.int8)
+    for code in range(PACK):
+        rows[1 + code, code % 13] = rows[1 + code, 13 + code // 13] = 1
+    rows[0, EMPTY_CHANNEL] = rows[FACE_DOWN, FACE_DOWN_CHANNEL] = 1
+    return rows.ravel()
+
+
+ONE_HOT = one_hot()
 
 
 def cards_length(layout: Layout) -> int:
@@ -76,48 +87,85 @@ def observation_space(layout: Layout, kind: str) -> Box:
     return Box(bottom.reshape(planes_shape(layout)), top.reshape(planes_shape(layout)), dtype=np.int8)
 
 
-def words_of(rows: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return the rows of a padded int8 array as 64-bit words, eight entries each (a view)."""
-    return rows.view(np.int64)
+def scratch(layout: Layout) -> NDArray[np.int8]:
+    """Return room (zeros) for the one cards form that `write_planes` reads: it may read on beyond its end."""
+    padding = int(np.prod(planes_shape(layout))) - CHANNELS * len(layout.places)
+    return np.zeros(len(layout.places) + padding + LANES, np.int8)
 
 
-def padded(count: int, length: int) -> NDArray[np.int8]:
-    """Return an int8 array of zeros of `count` rows whose length is rounded up to whole 64-bit words."""
-    return np.zeros((count, -(-length // WORD) * WORD), np.int8)
+def expand(planes, cards, blank, places, cells):  # type: ignore[no-untyped-def]
+    """Write the planes form (flat) of the cards form in a `scratch`: plain Python's way.
+
+    `blank` is what `blank_planes` gives, `cells` the size of the grid, 0 without one.
+    """
+    del blank
+    hot = ONE_HOT.reshape(-1, LANES)[cards[:places], :CHANNELS]
+    planes[: CHANNELS * cells] = hot[:cells].T.ravel()
+    planes[CHANNELS * cells : CHANNELS * places] = hot[cells:].ravel()
+    planes[CHANNELS * places :] = cards[places : places + len(planes) - CHANNELS * places]
+
+
+def blank_planes(layout: Layout) -> NDArray[np.int8]:
+    """Return the planes form (flat) of a table without a card, counters at 0."""
+    planes = np.zeros(int(np.prod(planes_shape(layout))), np.int8)
+    cells = layout.grid[0] * layout.grid[1] if layout.grid else 0
+    planes[EMPTY_CHANNEL * cells : (EMPTY_CHANNEL + 1) * cells] = 1
+    planes[CHANNELS * cells + EMPTY_CHANNEL : CHANNELS * len(layout.places) : CHANNELS] = 1
+    return planes
 
 
 @rule
-def update_planes(planes, cards, shown, words, shown_words, places, cells, entries):  # type: ignore[no-untyped-def]
-    """Bring `planes` (flat) up to date with `cards`, touching only what differs from `shown`; then both are equal.
+def write_grid(planes, cards, cells):  # type: ignore[no-untyped-def]
+    """Write the one-hot channels of the cells of a grid, 32 cells at a time.
 
-    `words` and `shown_words` are the same memory as `cards` and `shown`, eight entries a word: one comparison tells
-    that eight places did not change. `cells` is the size of the grid, 0 without one; `entries` is the number of places
-    and counters. Unsigned indices spare the test for negative ones, which takes half the time here.
+    A grid of fewer is written too long, channel by channel: each is written over the excess of the last, and what
+    follows the grid must be written later.
     """
-    for word in range((places + WORD - 1) // WORD):
-        if words[word] != shown_words[word]:
-            for place in range(np.uint64(WORD * word), np.uint64(min(WORD * word + WORD, places))):
-                old = np.uint64(shown[place])
-                new = np.uint64(cards[place])
-                if old != new:
-                    first = np.uint64(place)
-                    stride = np.uint64(cells)
-                    if place >= np.uint64(cells):
-                        first = np.uint64(CHANNELS) * first
-                        stride = np.uint64(1)
-                    planes[first + stride * np.uint64(RANK_CHANNEL[old])] = 0
-                    planes[first + stride * np.uint64(SUIT_CHANNEL[old])] = 0
-                    planes[first + stride * np.uint64(RANK_CHANNEL[new])] = 1
-                    planes[first + stride * np.uint64(SUIT_CHANNEL[new])] = 1
-            shown_words[word] = words[word]
-    for entry in range(np.uint64(places), np.uint64(entries)):
-        planes[np.uint64((CHANNELS - 1) * places) + np.uint64(entry)] = cards[entry]
+    if cells >= LANES:
+        for cell in range(0, cells - LANES, LANES):
+            spread_lanes(planes, np.uint64(cell), np.uint64(cells), cards, np.uint64(cell))
+        spread_lanes(planes, np.uint64(cells - LANES), np.uint64(cells), cards, np.uint64(cells - LANES))
+    elif planes.shape[0] >= (CHANNELS - 1) * cells + LANES:
+        spread_lanes(planes, np.uint64(0), np.uint64(cells), cards, np.uint64(0))
+    else:
+        for cell in range(cells):
+            for channel in range(CHANNELS):
+                planes[cells * channel + cell] = ONE_HOT[LANES * int(cards[cell]) + channel]
 
 
-def empty_planes(layout: Layout, count: int) -> NDArray[np.int8]:
-    """Return the flat planes form of `count` tables on which no card lies: what `shown` of zeros means."""
-    planes = np.zeros((count, int(np.prod(planes_shape(layout)))), np.int8)
-    cells = layout.grid[0] * layout.grid[1] if layout.grid else 0
-    planes[:, EMPTY_CHANNEL * cells : (EMPTY_CHANNEL + 1) * cells] = 1
-    planes[:, CHANNELS * cells + EMPTY_CHANNEL : CHANNELS * len(layout.places) : CHANNELS] = 1
-    return planes
+@rule
+def copy_bytes(target, to, source, at, count):  # type: ignore[no-untyped-def]
+    """Copy `count` bytes; the last sixteen, where there are so many, over some of those before."""
+    if count >= HALF:
+        for i in range(0, count - HALF, HALF):
+            copy_half(target, np.uint64(to + i), source, np.uint64(at + i))
+        copy_half(target, np.uint64(to + count - HALF), source, np.uint64(at + count - HALF))
+    else:
+        for i in range(count):
+            target[np.uint64(to + i)] = source[np.uint64(at + i)]
+
+
+@rule
+def expand_in_lanes(planes, cards, blank, places, cells):  # type: ignore[no-untyped-def]
+    """Do the same in compiled code: the grid, the other places blank, the cards on them, then the counters.
+
+    To write all is faster than to find out what has changed, and lets the observation be written where the caller wants
+    it. Places in a row without a card are passed over in groups, since most tables have many.
+    """
+    if cells > 0:
+        write_grid(planes, cards, cells)
+    for entry in range(np.uint64(CHANNELS) * np.uint64(cells), np.uint64(planes.shape[0])):
+        planes[entry] = blank[entry]
+    for group in range(cells, places, LANES):
+        marked = marked_lanes(cards, np.uint64(group))
+        if group + LANES > places:
+            marked &= (1 << (places - group)) - 1
+        while marked:
+            place = group + lowest_bit(marked)
+            marked &= marked - 1
+            copy_bytes(planes, CHANNELS * place, ONE_HOT, LANES * int(cards[np.uint64(place)]), CHANNELS)
+    tail = CHANNELS * places
+    copy_bytes(planes, tail, cards, places, planes.shape[0] - tail)
+
+
+write_planes: Any = expand_in_lanes if JIT else expand

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.deals import advance, bits_at
-from patience_env.encoding import update_planes
+from patience_env.encoding import write_planes
 from patience_env.jit import kernel, rule
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
 
@@ -17,36 +17,36 @@ IDLE = 0
 STEP = 1
 DEAL = 2
 SHOW = 3
+LOOK = 4
 
 
 @rule
-def show(state, row, cards, planes, shown, words, shown_words, sizes):  # type: ignore[no-untyped-def]
-    """Write the observation of one state into its row of `cards` and, where planes are wanted, of `planes`."""
-    observe(state, cards[row])
-    if planes.shape[0] > 0:
-        update_planes(
-            planes[row],
-            cards[row],
-            shown[row],
-            words[row],
-            shown_words[row],
-            int(sizes[0]),
-            int(sizes[1]),
-            int(sizes[2]),
-        )
+def show(state, row, observations, scratch, blank, sizes):  # type: ignore[no-untyped-def]
+    """Write the observation of one state into its row of `observations`: planes where there is a `scratch`."""
+    places = observations[row]
+    if scratch.shape[0] > 0:
+        places = scratch
+    observe(state, places)
+    if scratch.shape[0] > 0:
+        write_planes(observations[row], scratch, blank, int(sizes[0]), int(sizes[1]))
 
 
 @kernel
 def advance_rows(  # type: ignore[no-untyped-def]
-    states, modes, deals, actions, rewards, status, masks, cards, planes, shown, words, shown_words, sizes, only_wins
+    states, modes, deals, actions, rewards, status, masks, copies, observations, scratch, blank, sizes
 ):
     """Move every row on as its mode says and write its reward, status, mask and observation.
 
     Modes (uint8): IDLE leaves the row alone (reward 0, status 0), STEP plays its action, DEAL starts the deal of its
-    number (uint64), SHOW writes mask and observation anew. One loop does all, so that each game is compiled once.
+    number (uint64), SHOW writes mask and observation anew, LOOK the observation. One loop does all, so that each game
+    is compiled once.
+    `masks` keeps the legal actions from call to call; `copies`, where it has rows, gets a copy of each row that is not
+    IDLE. Where `observations` are planes, `scratch` is room for one cards form, else it is empty; `blank` are the
+    planes of no card. `sizes` holds the number of places, the size of the grid, and 1 where the reward is 1 on the
+    winning move, else 0.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
-    any action will do and gives no reward. With `only_wins` the reward is 1 on the winning move, else 0.
+    any action will do and gives no reward.
     Returns the status bits that any row got.
     """
     seen = 0
@@ -58,35 +58,79 @@ def advance_rows(  # type: ignore[no-untyped-def]
             continue
         state = states[row]
         mask = masks[row]
-        reward = 0.0
-        obeyed = True
-        goes_on = True
-        if mode == STEP:
+        if mode != LOOK:
+            reward = 0.0
+            obeyed = True
+            goes_on = True
+            if mode == STEP:
+                action = actions[row]
+                obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
+                if obeyed:
+                    reward = play(state, action)
+                elif count_legal(mask) == 0:
+                    obeyed = True
+                else:
+                    reward = -1.0
+                    goes_on = forfeit(state)
+            elif mode == DEAL:
+                state.deal = deals[row]
+                deal(state)
+            count = legal(state, mask)
+            if not goes_on:
+                count = 0
+                for i in range(mask.shape[0]):
+                    mask[i] = 0
+            if sizes[2] and obeyed:
+                reward = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
+            rewards[row] = reward
+            bits = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
+            status[row] = bits
+            seen |= bits
+        if copies.shape[0] > 0:
+            copy = copies[row]
+            for i in range(mask.shape[0]):
+                copy[i] = mask[i]
+        show(state, row, observations, scratch, blank, sizes)
+    return seen
+
+
+@kernel
+def prepare_rows(ended, modes, deals, upcoming, following, masks, actions, strict):  # type: ignore[no-untyped-def]
+    """Set the modes of the coming step: games that have ended are dealt anew, with the next of their upcoming numbers.
+
+    Returns -1; or, before anything is changed, the first row that is to play an illegal action although it has a legal
+    one (only where `strict`); or, if there is none, -2 - row for the first row whose upcoming numbers are used up.
+    """
+    if strict:
+        for row in range(masks.shape[0]):
+            mask = masks[row]
             action = actions[row]
             obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
-            if obeyed:
-                reward = play(state, action)
-            elif count_legal(mask) == 0:
-                obeyed = True
-            else:
-                reward = -1.0
-                goes_on = forfeit(state)
-        elif mode == DEAL:
-            state.deal = deals[row]
-            deal(state)
-        count = legal(state, mask)
-        if not goes_on:
-            count = 0
-            for i in range(mask.shape[0]):
-                mask[i] = 0
-        if only_wins and obeyed:
-            reward = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
-        rewards[row] = reward
-        bits = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
-        status[row] = bits
-        seen |= bits
-        show(state, row, cards, planes, shown, words, shown_words, sizes)
-    return seen
+            if not obeyed and not ended[row] and count_legal(mask) > 0:
+                return row
+    for row in range(ended.shape[0]):
+        if ended[row] and following[row] == upcoming.shape[1]:
+            return -2 - row
+    for row in range(ended.shape[0]):
+        modes[row] = STEP
+        if ended[row]:
+            modes[row] = DEAL
+            deals[row] = upcoming[row, following[row]]
+            following[row] += 1
+    return -1
+
+
+@kernel
+def settle_rows(modes, status, elapsed, limit, terminated, truncated, ended):  # type: ignore[no-untyped-def]
+    """Tell after a step which games terminated, were truncated (after `limit` steps; 0: never) or ended in any way."""
+    for row in range(modes.shape[0]):
+        played = modes[row] == STEP
+        elapsed[row] = elapsed[row] + 1 if played else 0
+        over = played and (status[row] & OVER) != 0
+        cut = limit > 0 and elapsed[row] >= limit
+        terminated[row] = over
+        truncated[row] = cut
+        ended[row] = over or cut
 
 
 @kernel

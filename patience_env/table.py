@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from patience_env import kernels
 from patience_env.deals import RESERVED_DEALS
-from patience_env.encoding import cards_length, empty_planes, observation_space, padded, words_of
+from patience_env.encoding import blank_planes, observation_space, scratch
 from patience_env.game import Game, get_game
 
 BLOCK = 64
-_HELD = ("states", "masks", "_cards", "_shown", "planes", "rewards", "status")
+_HELD = ("states", "masks", "flat", "rewards", "status")
 
 
 class Rows:
@@ -23,8 +23,7 @@ class Rows:
     Attributes:
         states: the positions, dtype `game.state`.
         masks: legal actions, int8, shape (count, actions).
-        cards: the cards form of the observations, int8, shape (count, places + counters).
-        planes: the planes form, int8, flat rows, shape (count, size); no rows where the cards form is wanted.
+        flat: the observations, int8, shape (count, entries); empty until something is dealt or shown.
         rewards: rewards of the last step, float64.
         status: 0, OVER and ILLEGAL bits of the last step, uint8 (see `patience_env.kernels`).
     """
@@ -38,32 +37,21 @@ class Rows:
         self.only_wins = only_wins
         self.states = game.new_states(count, self.options)
         self.masks = np.zeros((count, self.layout.actions), np.int8)
-        length = cards_length(self.layout)
-        wanted = count if observation == "planes" else 0
-        self._cards = padded(count, length)
-        self._shown = padded(wanted, length)
-        self.cards = self._cards[:, :length]
-        self.planes = empty_planes(self.layout, wanted)
+        self.shape: tuple[int, ...] = self.observation_space.shape or ()
+        self.flat = np.zeros((count, int(np.prod(self.shape))), np.int8)
         self.rewards = np.zeros(count)
         self.status = np.zeros(count, np.uint8)
         self.all_rows = np.arange(count)
         self._modes = np.zeros(count, np.uint8)
         self._deals = np.zeros(count, np.uint64)
         self._no_actions = np.zeros(count, np.int64)
-        self.shape = self.observation_space.shape
         cells = self.layout.grid[0] * self.layout.grid[1] if self.layout.grid else 0
-        self._view = (
-            self.masks,
-            self._cards,
-            self.planes,
-            self._shown,
-            words_of(self._cards),
-            words_of(self._shown),
-            np.array([len(self.layout.places), cells, length]),
-        )
+        self._scratch = scratch(self.layout) if observation == "planes" else np.zeros(0, np.int8)
+        self._blank = blank_planes(self.layout)
+        self._sizes = np.array([len(self.layout.places), cells, only_wins])
+        self._no_copies = np.zeros((0, self.layout.actions), np.int8)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Many of the arrays are views of one another, which a plain pickle would make copies of.
         facts = (self.game, self.options, len(self.states), self.observation, self.only_wins)
         return Rows, facts, [getattr(self, name) for name in _HELD]
 
@@ -74,8 +62,7 @@ class Rows:
     @property
     def observations(self) -> NDArray[np.int8]:
         """The live observations, shape (count, *observation shape): later steps overwrite them."""
-        chosen = self.planes if self.observation == "planes" else self.cards
-        return chosen.reshape(len(chosen), *self.shape) if self.observation == "planes" else chosen
+        return self.flat.reshape(len(self.flat), *self.shape)
 
     def reset(self, rows: NDArray[np.int64], deals: NDArray[np.uint64]) -> None:
         """Deal the given numbers into the given rows."""
@@ -95,15 +82,44 @@ class Rows:
         self._modes[rows] = mode
         self.advance(self._modes, self._deals, self._no_actions)
 
-    def advance(self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]) -> int:
-        """Move every row on as its mode says (see `kernels.advance_rows`); return the status bits of all together."""
-        return int(kernels.advance_rows(*self.arguments(modes, deals, actions)))
+    def advance(
+        self,
+        modes: NDArray[np.uint8],
+        deals: NDArray[np.uint64],
+        actions: NDArray[np.int64],
+        flat: NDArray[np.int8] | None = None,
+        copies: NDArray[np.int8] | None = None,
+    ) -> int:
+        """Move every row on as its mode says (see `kernels.advance_rows`); return the status bits of all together.
+
+        Observations go to `flat` (int8, shape (count, entries)), where it is given, instead of `self.flat`; `copies`
+        (int8, shape (count, actions)) gets a copy of the masks.
+        """
+        return int(kernels.advance_rows(*self.arguments(modes, deals, actions, flat, copies)))
 
     def arguments(
-        self, modes: NDArray[np.uint8], deals: NDArray[np.uint64], actions: NDArray[np.int64]
+        self,
+        modes: NDArray[np.uint8],
+        deals: NDArray[np.uint64],
+        actions: NDArray[np.int64],
+        flat: NDArray[np.int8] | None = None,
+        copies: NDArray[np.int8] | None = None,
     ) -> tuple[Any, ...]:
         """Return the arguments of `advance_rows` for arrays that may be filled anew before each call."""
-        return (self.states, modes, deals, actions, self.rewards, self.status, *self._view, self.only_wins)
+        return (
+            self.states,
+            modes,
+            deals,
+            actions,
+            self.rewards,
+            self.status,
+            self.masks,
+            self._no_copies if copies is None else copies,
+            self.flat if flat is None else flat,
+            self._scratch,
+            self._blank,
+            self._sizes,
+        )
 
 
 def open_game(

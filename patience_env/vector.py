@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import gymnasium
 import numpy as np
@@ -18,36 +18,35 @@ from numpy.typing import NDArray
 from patience_env.deals import check_deal
 from patience_env.env import check_illegal_action, check_render_mode, check_reset_options, forfeit_warning
 from patience_env.game import Game
-from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, sample
+from patience_env.kernels import DEAL, IDLE, ILLEGAL, LOOK, prepare_rows, sample, settle_rows
 from patience_env.table import BLOCK, draw_deals, open_game
 
 
 class _Buffers:
-    """Arrays to copy results into, used again only when nobody else holds them or a view of them."""
+    """Arrays to write results into, given again only when nobody else holds them or a view of them."""
 
-    def __init__(self, most: int = 8) -> None:
+    def __init__(self, shape: tuple[int, ...], most: int = 8) -> None:
+        self._shape = shape
         self._most = most
-        self._kept: list[NDArray[Any]] = [np.empty(0)]
-        # Measured, since interpreters differ in how many references the counting itself holds.
-        self._unshared = self._holders()[0]
+        self._kept: list[NDArray[np.int8]] = [np.empty(0, np.int8)]
+        # Found out, since interpreters differ in how many references the counting itself holds.
+        self._unshared = next(count for count in range(1, 100) if self._held_by(count) is not None)
         self._kept.clear()
 
-    def _holders(self) -> list[int]:
-        counts = []
+    def _held_by(self, count: int) -> NDArray[np.int8] | None:
+        """Return the first array with so many references, if there is one."""
         for buffer in self._kept:
-            counts.append(sys.getrefcount(buffer))
-        return counts
+            if sys.getrefcount(buffer) == count:
+                return buffer
+        return None
 
-    def copy(self, source: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy of `source` that no later call overwrites while anybody holds it."""
-        for buffer, holders in zip(self._kept, self._holders(), strict=True):
-            if holders == self._unshared:
-                np.copyto(buffer, source)
-                return buffer[:]
-        buffer = source.copy()
-        if len(self._kept) < self._most:
-            self._kept.append(buffer)
-            return buffer[:]
+    def take(self) -> NDArray[np.int8]:
+        """Return an array, contents arbitrary, that is not given again while anybody holds it or a view of it."""
+        buffer = self._held_by(self._unshared)
+        if buffer is None:
+            buffer = np.empty(self._shape, np.int8)
+            if len(self._kept) < self._most:
+                self._kept.append(buffer)
         return buffer
 
 
@@ -118,11 +117,12 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self.render_mode = render_mode
         self.num_envs = int(num_envs)
         self.max_episode_steps = max_episode_steps
+        self._limit = max_episode_steps or 0
         self.copy = copy
         self._rows, self.reward = open_game(game, observation, reward, options, self.num_envs)
-        self.game = self._rows.game
-        self.options = self._rows.options
-        self.layout = self._rows.layout
+        self._deals = np.zeros(self.num_envs, np.uint64)
+        self._no_actions = np.zeros(self.num_envs, np.int64)
+        self._take_views()
         self.single_observation_space = self._rows.observation_space
         self.single_action_space = spaces.Discrete(self.layout.actions)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -135,11 +135,8 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._ended = np.zeros(self.num_envs, np.bool_)
         self._modes = np.zeros(self.num_envs, np.uint8)
         self._all = np.ones(self.num_envs, np.bool_)
-        self._deals = np.zeros(self.num_envs, np.uint64)
         self._started = False
         self._warned = False
-        self._buffers = _Buffers()
-        self._take_views()
 
     # -- random numbers ------------------------------------------------------------------------------------------
 
@@ -188,11 +185,14 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
     def _draw(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the next deal number of each of the given games."""
         for i in rows[self._next[rows] == BLOCK]:
-            self._upcoming[i] = draw_deals(self._generators[i])
-            self._next[i] = 0
+            self._refill(i)
         numbers: NDArray[np.uint64] = self._upcoming[rows, self._next[rows]]
         self._next[rows] += 1
         return numbers
+
+    def _refill(self, row: int) -> None:
+        self._upcoming[row] = draw_deals(self._generators[row])
+        self._next[row] = 0
 
     # -- the Gymnasium interface ---------------------------------------------------------------------------------
 
@@ -212,9 +212,11 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         deals = given.get("deal")
         numbers = None if deals is None else self._given_deals(deals)
         self._seed(self._list_of_seeds(seed), chosen)
-        self._start(np.flatnonzero(chosen), numbers)
+        flat, masks = self._targets()
+        # What goes on is shown again, since the arrays are fresh.
+        self._start(np.flatnonzero(chosen), flat, masks, LOOK if self.copy else IDLE, numbers)
         self._started = True
-        return self._observe(), self._info()
+        return flat.reshape(self._shape), self._info(masks)
 
     def _reset_mask(self, mask: Any) -> NDArray[np.bool_]:
         if mask is None:
@@ -237,11 +239,27 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             )
         return numbers
 
-    def _start(self, rows: NDArray[np.int64], numbers: NDArray[np.uint64] | None = None) -> None:
+    def _start(
+        self,
+        rows: NDArray[np.int64],
+        flat: NDArray[np.int8],
+        masks: NDArray[np.int8],
+        others: int,
+        numbers: NDArray[np.uint64] | None = None,
+    ) -> None:
+        """Start the given rows; `others` is the mode of the other rows."""
         self._deals[rows] = self._draw(rows) if numbers is None else numbers[rows]
-        self._rows.reset(rows, self._deals[rows])
+        self._modes[:] = others
+        self._modes[rows] = DEAL
+        self._rows.advance(self._modes, self._deals, self._no_actions, flat, masks if self.copy else None)
         self._elapsed[rows] = 0
         self._ended[rows] = False
+
+    def _targets(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        """Return where the next observations (flat) and masks go: arrays that nobody holds, or the live ones."""
+        if self.copy:
+            return self._flat_buffers.take(), self._mask_buffers.take()
+        return self._rows.flat, self._rows.masks
 
     def step(
         self, actions: NDArray[np.int64]
@@ -256,48 +274,51 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if not self._started:
             raise ResetNeeded(f"{self.game.id}: call reset() before step()")
         chosen = self._check_actions(actions)
-        resetting = self._before_step(actions, chosen)
+        self._prepare(actions, chosen)
         rows = self._rows
-        seen = rows.advance(self._modes, self._deals, chosen)
-        rewards = rows.rewards.copy()
-        terminated = (rows.status & OVER) != 0 if seen & OVER else np.zeros(self.num_envs, np.bool_)
-        if resetting is not None:
-            terminated[resetting] = False
-        if self.max_episode_steps is None:
-            truncated = np.zeros(self.num_envs, np.bool_)
-            self._ended = terminated.copy()
-        else:
-            self._elapsed += 1
-            if resetting is not None:
-                self._elapsed[resetting] = 0
-            truncated = self._elapsed >= self.max_episode_steps
-            self._ended = terminated | truncated
-        same_step = self.autoreset_mode == AutoresetMode.SAME_STEP and bool(self._ended.any())
+        flat, masks = self._targets()
+        seen = rows.advance(self._modes, self._deals, chosen, flat, masks if self.copy else None)
+        rewards, terminated, truncated = self._settle()
         illegal = self._illegal() if seen & ILLEGAL else None
-        if same_step:
-            final = self._final(illegal)
-            extra = {**final, **_with_companion("illegal_action", illegal, ~self._ended)}
-            self._start(np.flatnonzero(self._ended))
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
+            extra = {**self._final(flat, illegal), **_with_companion("illegal_action", illegal, ~self._ended)}
+            self._start(np.flatnonzero(self._ended), flat, masks, IDLE)
         else:
             extra = _with_companion("illegal_action", illegal, self._all)
-        return self._observe(), rewards, terminated, truncated, {**self._info(), **extra}
+        return flat.reshape(self._shape), rewards, terminated, truncated, self._info(masks) | extra
 
-    def _before_step(self, given: Any, actions: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Set the modes of the coming step; return the games that it resets (next-step autoreset), or None."""
-        self._modes[:] = STEP
-        resetting = None
-        if self._ended.any():
-            resetting = np.flatnonzero(self._ended)
-            if self.autoreset_mode == AutoresetMode.DISABLED:
-                raise ResetNeeded(
-                    f"games {resetting.tolist()} have ended: reset them with options={{'reset_mask': ...}}"
-                )
-            self._modes[resetting] = DEAL
-        if self.illegal_action == "raise":
-            self._refuse_illegal(given, actions, self._ended)
-        if resetting is not None:
-            self._deals[resetting] = self._draw(resetting)
-        return resetting
+    def _prepare(self, given: Any, actions: NDArray[np.int64]) -> None:
+        """Set modes and deals of the coming step, which resets ended games; or raise before anything is changed."""
+        if self.autoreset_mode == AutoresetMode.DISABLED and self._ended.any():
+            ended = np.flatnonzero(self._ended).tolist()
+            raise ResetNeeded(f"games {ended} have ended: reset them with options={{'reset_mask': ...}}")
+        found = self._prepare_rows(actions)
+        while found < -1:
+            self._refill(-2 - found)
+            found = self._prepare_rows(actions)
+        if found >= 0:
+            self._refuse(found, given)
+
+    def _settle(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return rewards and ends of the step just made."""
+        rows = self._rows
+        terminated, truncated = np.empty(self.num_envs, np.bool_), np.empty(self.num_envs, np.bool_)
+        settle_rows(self._modes, rows.status, self._elapsed, self._limit, terminated, truncated, self._ended)
+        return rows.rewards.copy(), terminated, truncated
+
+    def _prepare_rows(self, actions: NDArray[np.int64]) -> int:
+        return int(
+            prepare_rows(
+                self._ended,
+                self._modes,
+                self._deals,
+                self._upcoming,
+                self._next,
+                self._rows.masks,
+                actions,
+                self.illegal_action == "raise",
+            )
+        )
 
     def _check_actions(self, actions: Any) -> NDArray[np.int64]:
         try:
@@ -310,22 +331,16 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             raise TypeError(f"actions must be whole numbers, not {chosen.dtype}")
         return np.ascontiguousarray(chosen, np.int64)
 
-    def _refuse_illegal(self, given: Any, actions: NDArray[np.int64], resetting: NDArray[np.bool_]) -> None:
-        within = (actions >= 0) & (actions < self.layout.actions)
-        legal = within & (self._rows.masks[np.arange(self.num_envs), np.where(within, actions, 0)] != 0)
-        faults = np.flatnonzero(~legal & ~resetting)
-        faults = faults[self._rows.masks[faults].any(axis=1)]
-        if len(faults):
-            i = int(faults[0])
-            action = int(np.asarray(given)[i])  # as given: a huge unsigned number became a negative one
-            what = (
-                f" ({self.game.describe(self._rows.states[i], action)}) is not legal there"
-                if within[i]
-                else f" lies outside 0 to {self.layout.actions - 1}"
-            )
-            raise InvalidAction(
-                f"action {action} of {self.game.id} in game {i}{what}. Choose among the legal ones: info['action_mask']"
-            )
+    def _refuse(self, row: int, given: Any) -> NoReturn:
+        action = int(np.asarray(given)[row])  # as given: a huge unsigned number became a negative one
+        what = (
+            f" ({self.game.describe(self._rows.states[row], action)}) is not legal there"
+            if 0 <= action < self.layout.actions
+            else f" lies outside 0 to {self.layout.actions - 1}"
+        )
+        raise InvalidAction(
+            f"action {action} of {self.game.id} in game {row}{what}. Choose among the legal ones: info['action_mask']"
+        )
 
     def _illegal(self) -> NDArray[np.bool_]:
         if not self._warned:
@@ -333,24 +348,22 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             self._warned = True
         return np.asarray((self._rows.status & ILLEGAL) != 0)
 
-    def _observe(self) -> NDArray[np.int8]:
-        return self._buffers.copy(self._live_observations) if self.copy else self._live_observations
-
-    def _info(self) -> dict[str, Any]:
-        info = {name: value.copy() for name, value in self._live_info.items()}
-        info |= {f"_{name}": self._all.copy() for name in info}
-        if not self.copy:
-            info["action_mask"] = self._rows.masks
+    def _info(self, masks: NDArray[np.int8]) -> dict[str, Any]:
+        companions = np.ones((1 + len(self._live_info), self.num_envs), np.bool_)
+        info: dict[str, Any] = {"action_mask": masks, "_action_mask": companions[0]}
+        for companion, (name, value) in zip(companions[1:], self._live_info.items(), strict=True):
+            info[name] = value.copy()
+            info[f"_{name}"] = companion
         return info
 
-    def _final(self, illegal: NDArray[np.bool_] | None) -> dict[str, Any]:
+    def _final(self, flat: NDArray[np.int8], illegal: NDArray[np.bool_] | None) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the games that have just ended."""
         ended = np.flatnonzero(self._ended)
         final_obs = np.full(self.num_envs, None, dtype=object)
-        for i, observation in zip(ended, self._live_observations[ended], strict=True):
+        for i, observation in zip(ended, flat.reshape(self._shape)[ended], strict=True):
             final_obs[i] = observation
         info: dict[str, Any] = {}
-        for name, value in self._live_info.items():
+        for name, value in {"action_mask": self._rows.masks, **self._live_info}.items():
             info[name] = np.zeros_like(value)
             info[name][ended] = value[ended]
             info[f"_{name}"] = self._ended.copy()
@@ -394,17 +407,18 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         return tuple(draw(self.layout, self.game.table(state), self.game.title) for state in self._rows.states)
 
     def _take_views(self) -> None:
-        self._live_observations = self._rows.observations
-        views = {name: self._rows.states[name] for name in self.layout.summary}
-        self._live_info: dict[str, NDArray[Any]] = {"action_mask": self._rows.masks, "deal": self._deals, **views}
+        rows = self._rows
+        self.game, self.options, self.layout = rows.game, rows.options, rows.layout
+        self._shape = (self.num_envs, *rows.shape)
+        views = {name: rows.states[name] for name in self.layout.summary}
+        self._live_info: dict[str, NDArray[Any]] = {"deal": self._deals, **views}
+        self._flat_buffers = _Buffers(rows.flat.shape)
+        self._mask_buffers = _Buffers(rows.masks.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("game", "options", "layout", "_live_observations", "_live_info", "_buffers")
+        derived = ("game", "options", "layout", "_shape", "_live_info", "_flat_buffers", "_mask_buffers")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        rows = self._rows
-        self.game, self.options, self.layout = rows.game, rows.options, rows.layout
         self._take_views()
-        self._buffers = _Buffers()

@@ -9,9 +9,18 @@ import pytest
 from numpy.typing import NDArray
 
 from patience_env.cards import FACE_DOWN, card_code
-from patience_env.encoding import CHANNELS, channel_names, observation_space, planes_shape
+from patience_env.encoding import (
+    CHANNELS,
+    blank_planes,
+    channel_names,
+    observation_space,
+    planes_shape,
+    scratch,
+    write_planes,
+)
 from patience_env.env import PatienceEnv
 from patience_env.game import Counter, Layout
+from patience_env.jit import helper
 from playing import GAMES, legal_actions, scaled, variants
 
 POKER = "PatiencePoker-v0"
@@ -52,6 +61,33 @@ def test_planes_expand_the_cards_form(game_id: str, options: dict[str, Any]) -> 
             wide, narrow = planes.step(action)[0], cards.step(action)[0]
             assert (wide == expand(planes.layout, narrow)).all()
             assert cards.observation_space.contains(narrow)
+
+
+@helper
+def write(planes: Any, cards: Any, blank: Any, places: int, cells: int) -> None:
+    write_planes(planes, cards, blank, places, cells)
+
+
+@pytest.mark.parametrize("grid", [None, (1, 1), (2, 2), (5, 5), (4, 8), (3, 11), (7, 9), (8, 8), (9, 11)])
+@pytest.mark.parametrize(("others", "counters"), [(0, 0), (1, 0), (3, 2), (40, 17), (33, 50)])
+def test_planes_of_any_size_are_written_whole_and_nothing_beside_them(
+    grid: tuple[int, int] | None, others: int, counters: int
+) -> None:
+    cells = grid[0] * grid[1] if grid else 0
+    places = cells + others
+    layout = Layout(
+        1, tuple(f"p{i}" for i in range(places)), tuple(Counter(f"n{i}", 9) for i in range(counters)), grid, {}
+    )
+    size = int(np.prod(planes_shape(layout)))
+    rng = np.random.default_rng(places)
+    for _ in range(5):
+        room = scratch(layout)
+        cards = rng.integers(0, FACE_DOWN + 1, places) * (rng.random(places) < rng.random())
+        room[: places + counters] = [*cards, *rng.integers(-128, 128, counters)]
+        rows = np.full((3, size), 77, np.int8)
+        write(rows[1], room, blank_planes(layout), places, cells)
+        assert (rows[1] == expand(layout, room[: places + counters]).ravel()).all()
+        assert (rows[[0, 2]] == 77).all()
 
 
 @pytest.mark.parametrize("game_id", GAMES)

@@ -244,9 +244,11 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     places[PILES] = in_hand(state)
     at = PILES + 1
     for pile in range(PILES):
-        height = state.height[pile]
-        for i in range(TO_PLAY):
-            places[at + i] = state.piles[pile, height - 1 - i] if i < height else EMPTY
+        height = np.uint64(state.height[pile])
+        for i in range(height):
+            places[np.uint64(at) + i] = state.piles[np.uint64(pile), height - np.uint64(1) - i]
+        for i in range(height, np.uint64(TO_PLAY)):
+            places[np.uint64(at) + i] = EMPTY
         at += TO_PLAY
     if state.open_stock:
         for i in range(IN_STOCK):

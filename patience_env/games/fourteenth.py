@@ -66,6 +66,9 @@ BOTH = np.array(
     + list(combinations(range(PLACES), 2))
 )
 FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0]), np.ascontiguousarray(BOTH[:, 1])
+# ACTION[first, second]: the withdrawal of two places of one line.
+ACTION = np.zeros((PLACES, PLACES), np.int64)
+ACTION[FIRST[:PAIRS], SECOND[:PAIRS]] = np.arange(PAIRS)
 # A bit for each other place in the row and the column of a place.
 LINE = np.array(
     [sum(1 << q for q in range(PLACES) if q != p and (q // 5 == p // 5 or q % 5 == p % 5)) for p in range(25)]
@@ -172,10 +175,15 @@ def fourteens_at(state, place):  # type: ignore[no-untyped-def]
 def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
     """Mark the fourteens among the first hundred actions; return how many they are."""
     count = 0
-    for action in range(PAIRS):
-        makes = RANK[state.cells[FIRST[action]]] + RANK[state.cells[SECOND[action]]] == SUM
-        mask[action] = makes
-        count += makes
+    for place in range(np.uint64(PLACES)):
+        later = fourteens_at(state, place) >> np.int64(place) >> 1
+        second = place
+        while later:
+            second += np.uint64(1)
+            if later & 1:
+                mask[ACTION[place, second]] = 1
+                count += 1
+            later >>= 1
     return count
 
 

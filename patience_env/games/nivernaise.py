@@ -139,7 +139,7 @@ def look_into_packets(state):  # type: ignore[no-untyped-def]
     deep = vacancies(state) + 1
     for p in range(LINE):
         height = int(state.height[p])
-        for i in range(DEPTH * p + max(height - deep, 0), DEPTH * p + height):
+        for i in range(np.uint64(DEPTH * p + max(height - deep, 0)), np.uint64(DEPTH * p + height)):
             see(state, i)
 
 
@@ -314,17 +314,19 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     show_foundations(state, places, FLANKS)
     following = FLANKS + 8
     for p in range(LINE):
-        height = state.height[p]
-        for depth in range(height):
-            places[following + depth] = as_seen(state, DEPTH * p + height - 1 - depth)
-        for depth in range(height, DEPTH):
-            places[following + depth] = EMPTY
+        height = int(state.height[p])
+        end = np.uint64(DEPTH * p + height)
+        for depth in range(np.uint64(height)):
+            places[np.uint64(following) + depth] = as_seen(state, end - np.uint64(1) - depth)
+        for depth in range(np.uint64(height), np.uint64(DEPTH)):
+            places[np.uint64(following) + depth] = EMPTY
         following += DEPTH
-    stock = state.end - state.first
+    stock = np.uint64(state.end - state.first)
+    first = np.uint64(STOCK + state.first)
     for i in range(stock):
-        places[following + i] = as_seen(state, STOCK + state.first + i)
-    for i in range(stock, MOST_STOCK):
-        places[following + i] = EMPTY
+        places[np.uint64(following) + i] = as_seen(state, first + i)
+    for i in range(stock, np.uint64(MOST_STOCK)):
+        places[np.uint64(following) + i] = EMPTY
     following += MOST_STOCK
     for i in range(17):
         places[following + i] = state.unseen[i]

@@ -95,6 +95,9 @@ CORNERS = np.array(
     [[SEATS.index((r + i, x + j)) if (r + i, x + j) in SEATS else -1 for i, j in STEPS] for r, x in SEATS], np.int8
 )
 
+# A bit for each of the corners that the layout has.
+NEIGHBOURS = np.array([sum(1 << int(q) for q in corners if q >= 0) for corners in CORNERS], np.int64)
+
 RED = "HD"
 
 STATE = np.dtype(
@@ -120,19 +123,24 @@ STATE = np.dtype(
 @helper
 def survey(state):  # type: ignore[no-untyped-def]
     """Count the free corners, and note where each card lies on top with one free at least, in reading order."""
-    for i in range(2 * (PACK + 1)):
+    for i in range(np.uint64(2 * (PACK + 1))):
         state.target[i] = 0
-    for p in range(POSITIONS):
+    filled = 0
+    for p in range(np.uint64(POSITIONS)):
+        filled |= (1 if state.height[p] else 0) << np.int64(p)
+    for p in range(np.uint64(POSITIONS)):
+        # At most four bits are set: the corners that hold a pile.
+        corners = filled & NEIGHBOURS[p]
         free = 4
-        for corner in range(4):
-            q = CORNERS[p, corner]
-            if q >= 0 and state.height[q]:
-                free -= 1
+        while corners:
+            corners &= corners - 1
+            free -= 1
         state.free[p] = free
-        card = int(state.layout[DEPTH * p])
+        card = np.uint64(state.layout[np.uint64(DEPTH) * p])
         if free and card != EMPTY:
-            copy = 1 if state.target[2 * card] else 0
-            state.target[2 * card + copy] = p + 1
+            first = np.uint64(2) * card
+            copy = np.uint64(1 if state.target[first] else 0)
+            state.target[first + copy] = np.int64(p) + 1
 
 
 @kernel
@@ -239,13 +247,15 @@ def mark_packings(state, mask, source):  # type: ignore[no-untyped-def]
     count = 0
     for side in range(2):
         end = touching_end(state, source, side)
-        turned = is_turned(state, source, side)
+        turned = end != bottom_of(state, source)
         for colour in range(2):
-            card = wanted_card(end, side, colour)
-            for copy in range(2):
-                q = int(state.target[2 * card + copy]) - 1
-                if q >= 0 and takes(state, q, side, turned):
-                    mask[8 * source + 4 * side + 2 * colour + copy] = 1
+            card = np.uint64(2 * wanted_card(end, side, colour))
+            for copy in range(np.uint64(2)):
+                q = int(state.target[card + copy]) - 1
+                if q < 0:  # a second copy is noted only behind a first
+                    break
+                if takes(state, q, side, turned):
+                    mask[np.uint64(8 * source + 4 * side + 2 * colour) + copy] = 1
                     count += 1
     return count
 
@@ -253,19 +263,19 @@ def mark_packings(state, mask, source):  # type: ignore[no-untyped-def]
 @helper
 def legal(state, mask):  # type: ignore[no-untyped-def]
     """Mark the legal actions; return how many they are."""
-    for i in range(FOUNDATION):
+    for i in range(np.uint64(TRANSFER)):
         mask[i] = 0
     count = 0
     vacancies = 0
-    for source in range(SOURCES):
-        available = state.wasted > 0 if source == WASTE else may_be_lifted(state, source)
-        card = EMPTY
-        if available:
-            card = top_of(state, source)
+    for source in range(POSITIONS):
+        if may_be_lifted(state, np.uint64(source)):
             count += mark_packings(state, mask, source)
-        elif source != WASTE and state.height[source] == 0:
+            count += mark_fits(state, top_of(state, source), mask, FOUNDATION + 2 * source)
+        elif state.height[np.uint64(source)] == 0:
             vacancies += 1
-        count += mark_fits(state, card, mask, FOUNDATION + 2 * source)
+    if state.wasted > 0:
+        count += mark_packings(state, mask, WASTE)
+        count += mark_fits(state, top_of(state, WASTE), mask, FOUNDATION + 2 * WASTE)
     count += mark_transfers(state, mask, TRANSFER)
     mask[TURN] = 1 if state.first < CARDS else 0
     mask[FILL] = 1 if state.first < CARDS and vacancies else 0
@@ -347,8 +357,11 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     following = POSITIONS * DEPTH
     show_foundations(state, places, following)
     following += 8
-    for i in range(PACK):
-        places[following + i] = state.waste[state.wasted - 1 - i] if i < state.wasted else EMPTY
+    wasted = np.uint64(state.wasted)
+    for i in range(wasted):
+        places[np.uint64(following) + i] = state.waste[wasted - np.uint64(1) - i]
+    for i in range(wasted, np.uint64(PACK)):
+        places[np.uint64(following) + i] = EMPTY
     following += PACK
     for i in range(17):
         places[following + i] = state.unseen[i]
