@@ -216,7 +216,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         # What goes on is shown again, since the arrays are fresh.
         self._start(np.flatnonzero(chosen), flat, masks, LOOK if self.copy else IDLE, numbers)
         self._started = True
-        return flat.reshape(self._shape), self._info(masks)
+        return self._shaped(flat), self._info(masks)
 
     def _reset_mask(self, mask: Any) -> NDArray[np.bool_]:
         if mask is None:
@@ -261,6 +261,9 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             return self._flat_buffers.take(), self._mask_buffers.take()
         return self._rows.flat, self._rows.masks
 
+    def _shaped(self, flat: NDArray[np.int8]) -> NDArray[np.int8]:
+        return flat.reshape(self._shape) if self.copy else self._live_observations
+
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[NDArray[np.int8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
@@ -285,7 +288,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             self._start(np.flatnonzero(self._ended), flat, masks, IDLE)
         else:
             extra = _with_companion("illegal_action", illegal, self._all)
-        return flat.reshape(self._shape), rewards, terminated, truncated, self._info(masks) | extra
+        return self._shaped(flat), rewards, terminated, truncated, self._info(masks) | extra
 
     def _prepare(self, given: Any, actions: NDArray[np.int64]) -> None:
         """Set modes and deals of the coming step, which resets ended games; or raise before anything is changed."""
@@ -412,11 +415,13 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._shape = (self.num_envs, *rows.shape)
         views = {name: rows.states[name] for name in self.layout.summary}
         self._live_info: dict[str, NDArray[Any]] = {"deal": self._deals, **views}
+        self._live_observations = rows.flat.reshape(self._shape)
         self._flat_buffers = _Buffers(rows.flat.shape)
         self._mask_buffers = _Buffers(rows.masks.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("game", "options", "layout", "_shape", "_live_info", "_flat_buffers", "_mask_buffers")
+        derived = ["game", "options", "layout", "_shape", "_live_info", "_live_observations"]
+        derived += ["_flat_buffers", "_mask_buffers"]
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
