@@ -350,6 +350,38 @@ class Space(NamedTuple):
     hidden: Any  # float32, (2, width)
 
 
+class Conditions(NamedTuple):
+    """What a network that plays for any scoring table adds to its biases and its last layer, float32.
+
+    Each is multiplied by the nine points, divided by the largest of them.
+    """
+
+    c1: Any  # (2, 9, width): to b1
+    c2: Any  # (2, 9, width): to b2
+    c3: Any  # (2, 9, width): to w3
+    c4: Any  # (2, 9): to b3
+
+
+def relative_points(points: NDArray[np.float64]) -> tuple[NDArray[np.float32], float]:
+    """Return nine of the ten points (all but the high card's 0) divided by the largest size, and that divisor."""
+    largest = max(float(np.abs(points[1:]).max()), 1e-9)
+    return (points[1:] / largest).astype(np.float32), largest
+
+
+def net_for(net: Net, conditions: Conditions, points: NDArray[np.float64]) -> Net:
+    """Return the network for a scoring table, in points."""
+    table, largest = relative_points(points)
+    size = np.float32(largest)
+    return Net(
+        net.w1,
+        net.b1 + np.einsum("t,ath->ah", table, conditions.c1),
+        net.w2,
+        net.b2 + np.einsum("t,ath->ah", table, conditions.c2),
+        (net.w3 + np.einsum("t,ath->ah", table, conditions.c3)) * size,
+        (net.b3 + np.einsum("t,at->a", table, conditions.c4)) * size,
+    )
+
+
 def new_space(width: int) -> Space:
     """Return room for a network of a width."""
     return Space(
@@ -718,20 +750,24 @@ def first_like(board, cell, worths):  # type: ignore[no-untyped-def]
 # -- the policy --------------------------------------------------------------------------------------------------
 
 
-def save_net(folder: str | os.PathLike[str], net: Net, facts: Mapping[str, Any]) -> None:
+def save_net(
+    folder: str | os.PathLike[str], net: Net, facts: Mapping[str, Any], conditions: Conditions | None = None
+) -> None:
     """Save a network into a folder (made if need be), and what made it.
 
-    `facts` must hold `placement`, `points` (the ten) and whatever else should be told.
+    `facts` must hold `placement`, `points` (the ten; None for a network with conditions, which plays for any table) and
+    whatever else should be told.
     """
     from patience_env.training.models import write_pair
 
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    write_pair(target / VALUE_MODEL, net._asdict(), {"game": GAME.id, "features": PARTS, **facts})
+    tensors = {**net._asdict(), **(conditions._asdict() if conditions is not None else {})}
+    write_pair(target / VALUE_MODEL, tensors, {"game": GAME.id, "features": PARTS, **facts})
 
 
-def load_net(folder: str | os.PathLike[str]) -> tuple[Net, dict[str, Any]]:
-    """Return a saved network and the facts of its file.
+def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, dict[str, Any]]:
+    """Return a saved network, its conditions (None where it plays for one table) and the facts of its file.
 
     Raises:
         ValueError: it is missing, damaged, changed, or made for other features.
@@ -745,12 +781,13 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, dict[str, Any]]:
             f"value model {str(path)!r} was made for {facts.get('game')} and other features of a line than this "
             f"version's: train it again"
         )
-    points = facts.get("points")
+    points = facts.get("points", 0)
     numbers = isinstance(points, list) and all(type(one) in (int, float) and np.isfinite(one) for one in points)
-    if not numbers or len(points or ()) != len(SCORED) + 1 or facts.get("placement") not in ("fixed", "touching"):
+    told = points is None or (numbers and len(points) == len(SCORED) + 1)
+    if not told or facts.get("placement") not in ("fixed", "touching"):
         raise ValueError(f"value model {str(path)!r} does not tell its placement and the points of ten hands")
     width = tensors["b1"].shape[-1] if "b1" in tensors and tensors["b1"].ndim else 0
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "w1": (2, FEATURES, width),
         "b1": (2, width),
         "w2": (2, 3, width, width),
@@ -758,12 +795,16 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, dict[str, Any]]:
         "w3": (2, width),
         "b3": (2,),
     }
+    further = {"c1": (2, 9, width), "c2": (2, 9, width), "c3": (2, 9, width), "c4": (2, 9)}
+    wanted = shapes if points is not None else {**shapes, **further}
     found = {name: (array.shape, array.dtype) for name, array in tensors.items()}
-    if width == 0 or found != {name: (shape, np.dtype(np.float32)) for name, shape in shapes.items()}:
+    if width == 0 or found != {name: (shape, np.dtype(np.float32)) for name, shape in wanted.items()}:
         raise ValueError(f"value model {str(path)!r} does not hold the weights of a network of this version")
     if not all(np.isfinite(array).all() for array in tensors.values()):
         raise ValueError(f"value model {str(path)!r} holds numbers that are not finite")
-    return Net(**{name: np.ascontiguousarray(tensors[name]) for name in shapes}), facts
+    arrays = {name: np.ascontiguousarray(tensors[name]) for name in wanted}
+    conditions = None if points is not None else Conditions(**{name: arrays[name] for name in further})
+    return Net(**{name: arrays[name] for name in shapes}), conditions, facts
 
 
 class ValuePolicy(Policy):
@@ -771,7 +812,7 @@ class ValuePolicy(Policy):
 
     Args:
         path: the folder of a model that `patience train-value --kind value` wrote; None: the model that comes with the
-            package for the placement and the scoring table in force.
+            package for the placement and the scoring table in force, or else the one that plays for any table.
 
     Raises:
         ValueError: as `load_net`.
@@ -783,17 +824,17 @@ class ValuePolicy(Policy):
     def __init__(self, path: str | None = None) -> None:
         self._given = None if path is None else load_net(path)
         self._path = path
-        self._shipped: dict[Path, tuple[Net, dict[str, Any]]] = {}
+        self._shipped: dict[Path, tuple[Net, Conditions | None, dict[str, Any]]] = {}
         self._boards = new_boards(2)
 
-    def model(self, options: Mapping[str, Any]) -> tuple[Net, dict[str, Any]]:
-        """Return the network for a game's options and the facts of its file.
+    def model(self, options: Mapping[str, Any]) -> tuple[Net, Conditions | None, dict[str, Any]]:
+        """Return the network for a game's options, its conditions and the facts of its file.
 
         Raises:
-            ValueError: the given model does not fit, or none comes with the package.
+            ValueError: the given model does not fit.
         """
         if self._given is not None:
-            check_fit(f"value model {self._path!r}", self._given[1], options)
+            check_fit(f"value model {self._path!r}", self._given[2], options)
             return self._given
         folder = shipped_folder("value", options)
         if folder not in self._shipped:
@@ -806,10 +847,17 @@ class ValuePolicy(Policy):
         self.model(options)
 
     def _rate(self, turn: Turn) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        net, facts = self.model(turn.options)
+        net, conditions, _ = self.model(turn.options)
         actions, worths = np.zeros(len(turn), np.int64), np.full((len(turn), CANVAS * CANVAS), -np.inf)
-        points = np.array(facts["points"], np.float64)
-        value_cells(turn.states, self._boards, net, new_space(net.b1.shape[1]), points, worths, actions)
+        space = new_space(net.b1.shape[1])
+        # All positions with one scoring table are rated in one go; with random tables each has its own.
+        tables, which = np.unique(turn.states["points"], axis=0, return_inverse=True)
+        for number, points in enumerate(tables):
+            rows = np.flatnonzero(which.reshape(-1) == number)
+            chosen, rated = np.zeros(len(rows), np.int64), np.full((len(rows), CANVAS * CANVAS), -np.inf)
+            weights = net if conditions is None else net_for(net, conditions, points)
+            value_cells(turn.states[rows], self._boards, weights, space, points.copy(), rated, chosen)
+            actions[rows], worths[rows] = chosen, rated
         return actions, worths
 
     def act(self, turn: Turn) -> NDArray[np.int64]:

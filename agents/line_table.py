@@ -653,16 +653,19 @@ def shipped_folder(kind: str, options: Mapping[str, Any]) -> Path:
     Raises:
         ValueError: none comes for this scoring table.
     """
-    scoring = options["scoring"]
+    scoring, placement = options["scoring"], options["placement"]
     if scoring != "random":
         wanted = points_table(scoring)
         for name in TABLES:
             if points_table(name) == wanted:
-                return MODELS / f"{kind}-{options['placement']}-{name}"
+                return MODELS / f"{kind}-{placement}-{name}"
+    for_any = MODELS / f"{kind}-{placement}-random"
+    if for_any.is_dir():
+        return for_any
     raise ValueError(
         f"no {kind} model comes with the package for this scoring ({scoring!r}), only for {', '.join(TABLES)}: train "
-        f"one with patience train-value PatiencePoker-v0 --kind {kind} --scoring ... --placement "
-        f"{options['placement']} --out FOLDER, and give path=FOLDER"
+        f"one with patience train-value PatiencePoker-v0 --kind {kind} --scoring ... --placement {placement} --out "
+        "FOLDER, and give path=FOLDER"
     )
 
 
@@ -673,6 +676,8 @@ def check_fit(what: str, facts: Mapping[str, Any], options: Mapping[str, Any]) -
             f"{what} was trained for placement={facts['placement']!r}, but the game is played with "
             f"placement={options['placement']!r}"
         )
+    if facts["points"] is None:
+        return  # it plays for any table
     points = np.array(facts["points"], np.float64)
     if options["scoring"] == "random":
         raise ValueError(

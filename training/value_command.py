@@ -118,7 +118,7 @@ def command(
         str,
         typer.Option(
             help=f"The table to play for: {', '.join(TABLES)}, or nine numbers such as 2,5,10,15,20,25,50,75,100 "
-            "(from pair to royal)."
+            "(from pair to royal); random: one network for any table (--kind value)."
         ),
     ] = "american",
     placement: Annotated[str, typer.Option(help="touching or fixed.")] = "touching",
@@ -152,7 +152,10 @@ def command(
             raise ValueError(f"train-value trains players of {GAME.id}, not of {env_id!r}")
         if kind not in KINDS:
             raise ValueError(f"--kind {kind!r} is not allowed: choose one of {', '.join(KINDS)}")
-        table = read_scoring(scoring)
+        any_table = kind == "value" and scoring == "random"
+        table: str | dict[str, float] = "random" if any_table else read_scoring(scoring)
+        if any_table and teacher == "line":
+            teacher = ""
         with _Bar(quiet) as show:
             if kind == "line":
                 trained, result = train_line_model(

@@ -25,11 +25,22 @@ from numpy.typing import NDArray
 from torch import nn
 
 from patience_env import __version__
-from patience_env.agents.board_values import FEATURES, VALUE_MODEL, Net, new_space, play_values, record_games, save_net
+from patience_env.agents.board_values import (
+    FEATURES,
+    VALUE_MODEL,
+    Conditions,
+    Net,
+    net_for,
+    new_space,
+    play_values,
+    record_games,
+    relative_points,
+    save_net,
+)
 from patience_env.agents.line_table import new_boards, points_of
 from patience_env.agents.policy import Policy, make_policy, parse_policy, see
 from patience_env.deals import RESERVED_DEALS, named_deals
-from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
+from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, LOWEST_RANDOM, RANDOM_POINTS, SIDE
 from patience_env.kernels import sample
 from patience_env.table import Rows
 from patience_env.training.line_training import train_lines
@@ -51,6 +62,9 @@ ATTEMPTS, ATTEMPT_SHARE, ATTEMPT_DEALS = 4, 0.07, 4000
 # The chance that a game begins with random moves (which are not learned from), at first and in the end.
 FIRST_CHANCE, LAST_CHANCE = 0.6, 0.1
 GAMES = 300_000
+QUARTERS = 4.0
+# With random tables: how many games of a part share one.
+SHARED = 25
 CHECKPOINT_SECONDS = 60.0
 MEASURES = 20
 _NAMES = ("w1", "b1", "w2", "b2", "w3", "b3")
@@ -62,9 +76,10 @@ class ValueNet(nn.Module):
     Args:
         width: of both layers.
         seed: of the first weights.
+        conditional: play for any scoring table, which `forward` is then told.
     """
 
-    def __init__(self, width: int, seed: int) -> None:
+    def __init__(self, width: int, seed: int, conditional: bool = False) -> None:
         super().__init__()
         random = torch.Generator().manual_seed(seed)
 
@@ -78,30 +93,49 @@ class ValueNet(nn.Module):
         self.b2 = nn.Parameter(torch.zeros(2, width))
         self.w3 = weights(width**-0.5, 2, width)
         self.b3 = nn.Parameter(torch.zeros(2))
+        self.conditional = conditional
+        if conditional:
+            self.c1 = weights(0.3, 2, 9, width)
+            self.c2 = weights(0.3, 2, 9, width)
+            self.c3 = weights(width**-0.5, 2, 9, width)
+            self.c4 = nn.Parameter(torch.zeros(2, 9))
 
-    def forward(self, lines: torch.Tensor, going: torch.Tensor) -> torch.Tensor:
+    def forward(self, lines: torch.Tensor, going: torch.Tensor, tables: torch.Tensor | None = None) -> torch.Tensor:
         """Return the points that each line is expected to make, (n, 10), in units of the training's scale.
 
         Args:
             lines: the features, (n, 10, FEATURES), rows first.
             going: 1 for an incomplete line, 0 for a complete one (it tells the others nothing), (n, 10).
+            tables: the nine points divided by the largest, (n, 9), for a conditional network.
         """
         count = lines.shape[0]
+        b1, b2, w3, b3 = self.b1[None], self.b2[None], self.w3[None], self.b3[None]
+        if self.conditional:
+            assert tables is not None
+            b1 = b1 + torch.einsum("nt,ath->nah", tables, self.c1)
+            b2 = b2 + torch.einsum("nt,ath->nah", tables, self.c2)
+            w3 = w3 + torch.einsum("nt,ath->nah", tables, self.c3)
+            b3 = b3 + torch.einsum("nt,at->na", tables, self.c4)
         shown = lines.view(count, 2, SIDE, FEATURES)
-        vectors = torch.relu(torch.einsum("naif,afh->naih", shown, self.w1) + self.b1[:, None])
+        vectors = torch.relu(torch.einsum("naif,afh->naih", shown, self.w1) + b1[:, :, None])
         vectors = vectors * going.view(count, 2, SIDE, 1)
         pools = vectors.sum(2)
-        base = torch.einsum("nah,ahk->nak", pools, self.w2[:, 1]) + self.b2
+        base = torch.einsum("nah,ahk->nak", pools, self.w2[:, 1]) + b2
         base = base + torch.einsum("nah,ahk->nak", pools.flip(1), self.w2[:, 2])
         hidden = torch.relu(torch.einsum("naih,ahk->naik", vectors, self.w2[:, 0]) + base[:, :, None])
-        return ((hidden * self.w3[:, None]).sum(-1) + self.b3[:, None]).view(count, LINES)
+        return ((hidden * w3[:, :, None]).sum(-1) + b3[:, :, None]).view(count, LINES)
 
 
 def net_of(weights: Mapping[str, torch.Tensor], scale: float) -> Net:
-    """Return the weights as compiled play takes them; `scale` turns the output into points."""
+    """Return the weights as compiled play takes them; `scale` turns the output into points (conditions apart)."""
     arrays = {name: weights[name].detach().cpu().numpy() for name in _NAMES}
     arrays["w3"], arrays["b3"] = arrays["w3"] * scale, arrays["b3"] * scale
     return Net(*(np.ascontiguousarray(arrays[name], np.float32) for name in _NAMES))
+
+
+def conditions_of(weights: Mapping[str, torch.Tensor]) -> Conditions:
+    """Return the conditions of a conditional network as compiled play takes them."""
+    return Conditions(*(weights[name].detach().cpu().numpy().astype(np.float32) for name in Conditions._fields))
 
 
 @dataclass(frozen=True)
@@ -109,7 +143,8 @@ class Plan:
     """What is to be trained.
 
     Attributes:
-        scoring: the name of a scoring table, or a mapping of the nine hands to numbers.
+        scoring: the name of a scoring table, a mapping of the nine hands to numbers, or "random": one network that
+            plays for any table, trained on tables of whole numbers from -128 to 127 drawn at random.
         placement: "touching" or "fixed".
         games: how many are played in all, attempts included.
         width: of the network.
@@ -131,7 +166,12 @@ class Plan:
 
     def check(self) -> None:
         """Raise ValueError or TypeError where something is not allowed."""
-        points_of(self.scoring)
+        if self.scoring != "random":
+            points_of(self.scoring)
+        elif self.teacher:
+            raise ValueError(
+                f"teacher={self.teacher!r} is not allowed with scoring='random': no policy plays for any table"
+            )
         if self.placement not in ("touching", "fixed"):
             raise ValueError(f"placement={self.placement!r} is not allowed: choose one of touching, fixed")
         for name, value, low, high in (
@@ -184,6 +224,8 @@ class Memory:
         self.owners = np.zeros((self.capacity, STAGES, LINES), np.int8)
         self.targets = np.zeros((self.capacity, STAGES, LINES), np.float32)
         self.starts = np.zeros(self.capacity, np.int64)
+        self.tables = np.zeros((self.capacity, 9), np.float32)
+        self.largest = np.ones(self.capacity, np.float32)
         self.scores = np.zeros(self.capacity)
         self.clear()
 
@@ -192,20 +234,26 @@ class Memory:
         self.filled = self._at = 0
 
     def next_part(self) -> tuple[NDArray[Any], ...]:
-        """Return the arrays that the next `PART` games are written into."""
+        """Return the arrays that the next `PART` games are written into: the last two are the tables."""
         part = slice(self._at, self._at + PART)
         self._at = (self._at + PART) % self.capacity
         self.filled = min(self.filled + PART, self.capacity)
         arrays = (self.inputs, self.weights, self.owners, self.targets, self.starts, self.scores)
-        return tuple(array[part] for array in arrays)
+        return tuple(array[part] for array in (*arrays, self.tables, self.largest))
 
-    def draw(self, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return features, weights and targets of `BATCH` positions that may be learned from, drawn at random."""
+    def draw(self, rng: np.random.Generator) -> tuple[torch.Tensor, ...]:
+        """Return features, weights, targets and tables of positions that may be learned from, drawn at random.
+
+        There are `BATCH` of them; targets are divided by the largest points of their table.
+        """
         places = rng.integers(0, self.filled * STAGES, 2 * BATCH)
         played = places[places % STAGES + 1 >= np.maximum(self.starts[places // STAGES], 1)][:BATCH]
-        arrays = (self.inputs, self.weights, self.targets)
-        inputs, weights, targets = (torch.from_numpy(array.reshape(-1, *array.shape[2:])[played]) for array in arrays)
-        return inputs, weights, targets
+        games = played // STAGES
+        inputs, weights, targets = (
+            array.reshape(-1, *array.shape[2:])[played] for array in (self.inputs, self.weights, self.targets)
+        )
+        targets = targets / self.largest[games][:, None]
+        return tuple(torch.from_numpy(array) for array in (inputs, weights, targets, self.tables[games]))
 
 
 @dataclass
@@ -220,19 +268,21 @@ class Learner:
     mean: dict[str, torch.Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.net = ValueNet(self.plan.width, 1000 * self.plan.seed + self.number).to(self.plan.device)
+        conditional = self.plan.scoring == "random"
+        self.net = ValueNet(self.plan.width, 1000 * self.plan.seed + self.number, conditional).to(self.plan.device)
         self.mean = {name: value.detach().clone() for name, value in self.net.named_parameters()}
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=FIRST_RATE)
 
-    def learn(self, memory: Memory, rng: np.random.Generator, scale: float, rate: float) -> float:
+    def learn(self, memory: Memory, rng: np.random.Generator, rate: float) -> float:
         """Learn for as long as one part of games is worth; return the mean loss."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         rounds = PASSES * PART * STAGES // BATCH
         total = 0.0
         for _ in range(rounds):
-            inputs, weights, targets = (one.to(self.plan.device) for one in memory.draw(rng))
-            errors = (self.net(inputs, weights) - targets / scale) ** 2
+            inputs, weights, targets, tables = (one.to(self.plan.device) for one in memory.draw(rng))
+            # The output is in quarters of the largest points.
+            errors = (self.net(inputs, weights, tables) - QUARTERS * targets) ** 2
             loss = (errors * weights).sum() / weights.sum()
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -293,8 +343,7 @@ class ValueTraining:
         plan.check()
         self.plan = plan
         self.folder = Path(folder)
-        self.points = points_of(plan.scoring)
-        self.scale = max(1e-9, float(np.abs(self.points).max()) / 4)
+        self.points = None if plan.scoring == "random" else points_of(plan.scoring)
         self.touching = int(plan.placement == "touching")
         self.rng = np.random.default_rng(plan.seed)
         self.stream, self.boards = new_boards(1), new_boards(2)
@@ -380,27 +429,47 @@ class ValueTraining:
             lines = self._teacher_lines()
         elif taught:
             script = self._teach(deals, chance, part[4])
-        record_games(
-            deals,
-            script,
-            self.stream,
-            self.boards,
-            net_of(learner.mean, self.scale),
-            self.space,
-            lines,
-            self.points,
-            self.touching,
-            chance,
-            self.worths,
-            *part,
-        )
+        step = PART if self.points is not None else SHARED
+        for first in range(0, PART, step):
+            some = slice(first, first + step)
+            points = self._draw_table() if self.points is None else self.points
+            part[6][some], part[7][some] = relative_points(points)
+            record_games(
+                deals[some],
+                script[some],
+                self.stream,
+                self.boards,
+                self.net(points),
+                self.space,
+                lines,
+                points,
+                self.touching,
+                chance,
+                self.worths,
+                *(array[some] for array in part[:6]),
+            )
         learner.games += PART
         rate = LAST_RATE + FIRST_RATE * min(1.0, learner.games / WARM_GAMES) * (1 + math.cos(math.pi * share)) / 2
-        loss = learner.learn(self.memory, self.rng, self.scale, rate)
-        score = float(part[-1].mean())
+        loss = learner.learn(self.memory, self.rng, rate)
+        score = float(part[5].mean())
         if trying and learner.games >= self.attempt_games:
             self._end_attempt()
         return loss, score
+
+    def _draw_table(self) -> NDArray[np.float64]:
+        """Return ten points, nine of them random as `scoring="random"` draws them."""
+        low, high = LOWEST_RANDOM, LOWEST_RANDOM + RANDOM_POINTS
+        return np.array([0.0, *self.rng.integers(low, high, 9)])
+
+    def net(self, points: NDArray[np.float64]) -> Net:
+        """Return the running mean of the network, for a scoring table."""
+        if self.points is None:
+            return net_for(net_of(self.learner.mean, 1 / QUARTERS), self._conditions(), points)
+        return net_of(self.learner.mean, relative_points(self.points)[1] / QUARTERS)
+
+    def _conditions(self) -> Conditions:
+        found = conditions_of(self.learner.mean)
+        return found._replace(c3=found.c3 / np.float32(QUARTERS), c4=found.c4 / np.float32(QUARTERS))
 
     def _teacher_lines(self) -> NDArray[np.float32]:
         """Return the line table that teaches, trained when first asked for."""
@@ -444,9 +513,19 @@ class ValueTraining:
             self.learner, self.best = self.best, None
 
     def _mean_score(self, deals: NDArray[np.uint64]) -> float:
+        """Return the mean score on deals; with random tables each deal has the table that the game draws for it."""
         scores = np.zeros(len(deals))
-        net = net_of(self.learner.mean, self.scale)
-        play_values(deals, self.boards, net, self.space, self.points, self.touching, self.worths, scores)
+        if self.points is not None:
+            net, space = self.net(self.points), self.space
+            play_values(deals, self.boards, net, space, self.points, self.touching, self.worths, scores)
+            return float(scores.mean())
+        rows = Rows(GAME, self.plan.options(), len(deals), "cards", False)
+        rows.reset(rows.all_rows, deals)
+        for i, points in enumerate(rows.states["points"]):
+            own, net = slice(i, i + 1), self.net(points)
+            play_values(
+                deals[own], self.boards, net, self.space, points.copy(), self.touching, self.worths, scores[own]
+            )
         return float(scores.mean())
 
     def validate(self) -> float:
@@ -484,8 +563,13 @@ class ValueTraining:
             "attempts": self.results,
             "curve": self.curve,
         }
-        known = {"placement": self.plan.placement, "points": self.points.tolist(), "version": __version__}
-        save_net(self.folder, net_of(self.learner.mean, self.scale), {**known, **made, **facts})
+        points = None if self.points is None else self.points.tolist()
+        known = {"placement": self.plan.placement, "points": points, "version": __version__}
+        if self.points is None:
+            net, conditions = net_of(self.learner.mean, 1 / QUARTERS), self._conditions()
+            save_net(self.folder, net, {**known, **made, **facts}, conditions)
+        else:
+            save_net(self.folder, self.net(self.points), {**known, **made, **facts})
 
     def _restore(self) -> None:
         facts, tensors = read_pair(self.folder / CHECKPOINT, "checkpoint")
