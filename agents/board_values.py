@@ -700,6 +700,20 @@ def play_values(deals, boards, net, space, points, touching, worths, scores):  #
         scores[i] = board.score
 
 
+@kernel
+def tally_values(deals, boards, net, space, points, touching, worths, scores, hands):  # type: ignore[no-untyped-def]
+    """Play each deal (uint64) by the network; write its score and count the hands of its rows and columns.
+
+    `hands` is int64, (deals, 2, 10): how many rows, and how many columns, became each hand.
+    """
+    board = boards[0]
+    for i in range(deals.shape[0]):
+        play_values(deals[i : i + 1], boards, net, space, points, touching, worths, scores[i : i + 1])
+        for line in range(LINES):
+            if board.cards[line] == SIDE:
+                hands[i, line // CANVAS, hand_of(board, line)] += 1
+
+
 @helper
 def turn_board(board, net, space):  # type: ignore[no-untyped-def]
     """Let rows and columns play the parts in which the board is worth more."""

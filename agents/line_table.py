@@ -543,6 +543,17 @@ def play_deals(deals, boards, values, points, touching, scores):  # type: ignore
         scores[i] = board.score
 
 
+@kernel
+def play_tally(deals, boards, values, points, touching, scores, hands):  # type: ignore[no-untyped-def]
+    """Play each deal (uint64) by the table; count the hands of its rows and columns in `hands`, int64, (2, 10)."""
+    for i in range(deals.shape[0]):
+        play_deals(deals[i : i + 1], boards, values, points, touching, scores[i : i + 1])
+        board = boards[0]
+        for line in range(LINES):
+            if board.cards[line] == SIDE:
+                hands[line // CANVAS, hand_of(board, line)] += 1
+
+
 @helper
 def best_move(board, card, values, points):  # type: ignore[no-untyped-def]
     """Return the best cell for a card (0 to 51), with the axes cast as suits the board better."""

@@ -355,6 +355,12 @@ def _train_value(context: typer.Context) -> None:
     _run_lazily("patience_env.training.value_command", "train-value", context.args)
 
 
+@app.command("figures", **_LAZY)
+def _figures(context: typer.Context) -> None:
+    """Write figures of strong Patience Poker: hands, scores, the settled table (patience figures --help)."""
+    _run_lazily("patience_env.training.figures", "figures", context.args)
+
+
 @app.command("arrange", **_LAZY)
 def _arrange(context: typer.Context) -> None:
     """Find the best tableau of Patience Poker that 25 known cards can make (patience arrange --help)."""

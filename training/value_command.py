@@ -134,6 +134,9 @@ def command(
     teacher: Annotated[
         str, typer.Option(help="Whose games the first attempt begins with (--kind value): a policy, or none: ''.")
     ] = "line",
+    start: Annotated[
+        str, typer.Option(help="Folder of a value model whose weights the first attempt begins with (--kind value).")
+    ] = "",
     device: Annotated[str, typer.Option(help="Where torch learns (--kind value): cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Seed of the deals, the random moves and the first weights.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in the folder.")] = False,
@@ -154,7 +157,7 @@ def command(
             raise ValueError(f"--kind {kind!r} is not allowed: choose one of {', '.join(KINDS)}")
         any_table = kind == "value" and scoring == "random"
         table: str | dict[str, float] = "random" if any_table else read_scoring(scoring)
-        if any_table and teacher == "line":
+        if (any_table or start) and teacher == "line":
             teacher = ""
         with _Bar(quiet) as show:
             if kind == "line":
@@ -175,7 +178,8 @@ def command(
 
                 if seconds is not None:
                     raise ValueError("--seconds goes with --kind line: give --games to a value network")
-                plan = Plan(table, placement, GAMES if games is None else games, width, seed, attempts, teacher, device)
+                count = GAMES if games is None else games
+                plan = Plan(table, placement, count, width, seed, attempts, teacher, start, device)
                 training, result = train_value_model(out, plan, resume=resume, show=show)
                 told = f"{training.done:,} games in {training.seconds:.1f} s"
     except (TypeError, ValueError) as error:

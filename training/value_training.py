@@ -30,6 +30,7 @@ from patience_env.agents.board_values import (
     VALUE_MODEL,
     Conditions,
     Net,
+    load_net,
     net_for,
     new_space,
     play_values,
@@ -100,6 +101,16 @@ class ValueNet(nn.Module):
             self.c3 = weights(width**-0.5, 2, 9, width)
             self.c4 = nn.Parameter(torch.zeros(2, 9))
 
+    def begin_with(self, net: Net, conditions: Conditions | None, facts: Mapping[str, Any]) -> None:
+        """Take the weights of a saved network (its output in quarters of its largest points)."""
+        scale = QUARTERS if conditions is not None else QUARTERS / relative_points(np.array(facts["points"]))[1]
+        arrays = {**net._asdict(), "w3": net.w3 * scale, "b3": net.b3 * scale}
+        if conditions is not None:
+            arrays |= {**conditions._asdict(), "c3": conditions.c3 * scale, "c4": conditions.c4 * scale}
+        with torch.no_grad():
+            for name, value in self.named_parameters():
+                value.copy_(torch.from_numpy(np.array(arrays[name], np.float32)))
+
     def forward(self, lines: torch.Tensor, going: torch.Tensor, tables: torch.Tensor | None = None) -> torch.Tensor:
         """Return the points that each line is expected to make, (n, 10), in units of the training's scale.
 
@@ -152,6 +163,8 @@ class Plan:
         attempts: how many short trainings compete at the beginning.
         teacher: the policy, written as for `patience evaluate`, whose games the first attempt begins with; "line" is a
             line table trained on the spot; "" none.
+        start: the folder of a value model whose weights the first attempt begins with (of the other placement or of a
+            like table, say), at a quarter of the learning rate; "" none.
         device: where torch learns ("cpu", "cuda"); play is compiled and runs on the processor.
     """
 
@@ -162,6 +175,7 @@ class Plan:
     seed: int = 0
     attempts: int = ATTEMPTS
     teacher: str = "line"
+    start: str = ""
     device: str = "cpu"
 
     def check(self) -> None:
@@ -186,6 +200,13 @@ class Plan:
             raise TypeError(f"teacher={self.teacher!r} is not allowed: write a policy as for patience evaluate")
         if self.teacher not in ("", "line"):
             self.find_teacher()
+        if self.start:
+            net, conditions, _ = load_net(self.start)
+            if net.b1.shape[1] != self.width or (conditions is None) != (self.scoring != "random"):
+                raise ValueError(
+                    f"start={self.start!r} does not fit: its network has width {net.b1.shape[1]} and "
+                    f"{'no conditions' if conditions is None else 'conditions'}"
+                )
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
@@ -209,7 +230,7 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """Return the plan as JSON can hold it."""
         scoring = self.scoring if isinstance(self.scoring, str) else dict(self.scoring)
-        named = ("placement", "games", "width", "seed", "attempts", "teacher")
+        named = ("placement", "games", "width", "seed", "attempts", "teacher", "start")
         return {"scoring": scoring, **{name: getattr(self, name) for name in named}}
 
 
@@ -270,6 +291,8 @@ class Learner:
     def __post_init__(self) -> None:
         conditional = self.plan.scoring == "random"
         self.net = ValueNet(self.plan.width, 1000 * self.plan.seed + self.number, conditional).to(self.plan.device)
+        if self.plan.start and self.number == 0:
+            self.net.begin_with(*load_net(self.plan.start))
         self.mean = {name: value.detach().clone() for name, value in self.net.named_parameters()}
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=FIRST_RATE)
 
@@ -449,7 +472,8 @@ class ValueTraining:
                 *(array[some] for array in part[:6]),
             )
         learner.games += PART
-        rate = LAST_RATE + FIRST_RATE * min(1.0, learner.games / WARM_GAMES) * (1 + math.cos(math.pi * share)) / 2
+        first = FIRST_RATE / 4 if self.plan.start and learner.number == 0 else FIRST_RATE
+        rate = LAST_RATE + first * min(1.0, learner.games / WARM_GAMES) * (1 + math.cos(math.pi * share)) / 2
         loss = learner.learn(self.memory, self.rng, rate)
         score = float(part[5].mean())
         if trying and learner.games >= self.attempt_games:

@@ -1,0 +1,383 @@
+"""`patience figures`: what strong play of Patience Poker looks like in figures, as JSON, Markdown and plots.
+
+Everything is played by the value networks that come with the package, on deals that no training plays and no
+comparison uses (from `FIRST_DEAL` on, below 2**32). Each part is written when it is done, and a command that was killed
+goes on from there.
+
+The *settled table* answers what points "in proportion to difficulty" would be: points are made inversely proportional
+to how often a hand comes, a player is trained for these points, the hands of his tableaus are counted, and so on until
+points and frequencies no longer change.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from patience_env import __version__
+from patience_env.agents.board_values import ValuePolicy, new_space, tally_values
+from patience_env.agents.line_table import new_boards, play_tally, points_of
+from patience_env.deals import deck
+from patience_env.games.patience_poker import CANVAS, GAME
+from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES
+from patience_env.training.line_training import train_lines
+from patience_env.training.models import replace_file
+
+FIRST_DEAL = 100_000_000
+DEALS, PART = 100_000, 5_000
+PLACEMENTS = ("fixed", "touching")
+TARGET = 500
+GREAT = {"american": 200, "american-alternate": 100, "english": 70}
+SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 200_000, 20_000, 40, 0.02
+PAIR = 1  # points of a pair in the settled table
+Z = 1.959964
+
+
+def wilson(hits: float, count: int) -> tuple[float, float]:
+    """Return the 95% Wilson interval of a share."""
+    share, spread = hits / count, Z * Z / count
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def mean_of(values: NDArray[Any]) -> dict[str, float]:
+    """Return mean and standard error."""
+    return {"mean": float(values.mean()), "stderr": float(values.std(ddof=1) / math.sqrt(len(values)))}
+
+
+class Store:
+    """Parts of the figures in one JSON file, written whole after each."""
+
+    def __init__(self, folder: Path, deals: int) -> None:
+        self.path = folder / "parts.json"
+        self.scores = folder / "scores"
+        head = {"version": __version__, "deals": deals, "first_deal": FIRST_DEAL}
+        self.parts: dict[str, Any] = {"head": head}
+        folder.mkdir(parents=True, exist_ok=True)
+        self.scores.mkdir(exist_ok=True)
+        if self.path.is_file():
+            try:
+                known = json.loads(self.path.read_text("utf-8"))
+            except ValueError as error:
+                raise ValueError(f"{str(self.path)!r} is damaged ({error}): remove it to begin anew") from error
+            if known.get("head") != head:
+                raise ValueError(
+                    f"{str(self.path)!r} belongs to other figures ({known.get('head')}): choose another folder, or "
+                    "remove it to begin anew"
+                )
+            self.parts = known
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return a part, made and saved if it is not there yet."""
+        if name not in self.parts:
+            self.parts[name] = make()
+            replace_file(self.path, (json.dumps(self.parts, indent=1, allow_nan=False) + "\n").encode())
+        return self.parts[name]
+
+
+Show = Callable[[str, float], None]
+
+
+def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the score of each deal, and how many rows and columns became each hand, (deals, 2, 10)."""
+    options = GAME.check_options({"placement": placement, "scoring": scoring})
+    net, _, _ = ValuePolicy().model(options)
+    points, space, worths = points_of(scoring), new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS)
+    numbers = np.arange(FIRST_DEAL, FIRST_DEAL + deals, dtype=np.uint64)
+    scores, hands = np.zeros(deals), np.zeros((deals, 2, 10), np.int64)
+    boards = new_boards(2)
+    for first in range(0, deals, PART):
+        some = slice(first, first + PART)
+        touching = int(placement == "touching")
+        tally_values(numbers[some], boards, net, space, points, touching, worths, scores[some], hands[some])
+        show(f"{placement} {scoring}", min(1.0, (first + PART) / deals))
+    return scores, hands
+
+
+def tableaus_to(scores: NDArray[Any], target: float) -> list[int]:
+    """Return how many tableaus each series needed to reach the target, the deals taken one after another."""
+    found, total, count = [], 0.0, 0
+    for score in scores:
+        total += float(score)
+        count += 1
+        if total >= target:
+            found.append(count)
+            total, count = 0.0, 0
+    return found
+
+
+def describe(placement: str, scoring: str, scores: NDArray[Any], hands: NDArray[Any]) -> dict[str, Any]:
+    """Return the figures of one placement and scoring table."""
+    deals = len(scores)
+    by_axis = hands.sum(0)
+    lines = {}
+    for number, name in enumerate(CATEGORIES):
+        hits = int(by_axis[:, number].sum())
+        low, high = wilson(hits, 10 * deals)
+        with_one = int((hands[:, :, number].sum(1) > 0).sum())
+        lines[name] = {
+            "share_of_lines": hits / (10 * deals),
+            "low": low,
+            "high": high,
+            "share_of_rows": int(by_axis[0, number]) / (5 * deals),
+            "share_of_columns": int(by_axis[1, number]) / (5 * deals),
+            "per_tableau": hits / deals,
+            "tableaus_with_one": with_one / deals,
+            "tableaus_with_one_interval": wilson(with_one, deals),
+        }
+    series = np.array(tableaus_to(scores, TARGET))
+    great = int((scores >= GREAT[scoring]).sum())
+    ranks = np.array([(deck(FIRST_DEAL + i)[0] - 1) % 13 for i in range(min(deals, 20_000))])
+    counts, edges = np.histogram(scores, bins=np.arange(-0.5, scores.max() + 10, 10 if scoring == "american" else 5))
+    return {
+        "placement": placement,
+        "scoring": scoring,
+        "deals": deals,
+        "score": mean_of(scores),
+        "percentiles": {str(p): float(np.percentile(scores, p)) for p in (1, 5, 25, 50, 75, 95, 99)},
+        "best": float(scores.max()),
+        "lines": lines,
+        "great": {"points": GREAT[scoring], "share": great / deals, "interval": wilson(great, deals)},
+        "tableaus_to_500": {
+            **mean_of(series),
+            "distribution": {str(k): int((series == k).sum()) for k in range(int(series.min()), int(series.max()) + 1)},
+        },
+        "first_card": {"A23456789TJQK"[rank]: mean_of(scores[: len(ranks)][ranks == rank]) for rank in range(13)},
+        "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
+    }
+
+
+def settle(placement: str, seed: int, show: Show) -> dict[str, Any]:
+    """Return the table whose points are inversely proportional to how often each hand comes when played for it."""
+    points = np.array(TABLES["american"], float)
+    points *= PAIR / points[0]
+    course = []
+    boards = new_boards(1)
+    deals = np.arange(FIRST_DEAL, FIRST_DEAL + SETTLING_DEALS, dtype=np.uint64)
+    change = math.inf
+    for number in range(SETTLING_ROUNDS):
+        table = dict(zip(SCORED, points.tolist(), strict=True))
+        trained = train_lines(table, placement, games=SETTLING_GAMES, seed=seed + number)
+        hands = np.zeros((2, 10), np.int64)
+        play_tally(
+            deals, boards, trained.values, trained.points, int(placement == "touching"), np.zeros(len(deals)), hands
+        )
+        counts = hands.sum(0)[1:] + 0.5
+        wanted = counts[0] / counts
+        # Half the way, on the scale of ratios: the whole way swings to and fro.
+        following = np.sqrt(points * wanted * PAIR)
+        following *= PAIR / following[0]
+        course.append({"points": points.tolist(), "counts": hands.sum(0).tolist()})
+        change = float(np.abs(np.log(following / points)).max())
+        points = following
+        show(f"settling {placement}", (number + 1) / SETTLING_ROUNDS)
+        if change < SETTLED:
+            break
+    return {"points": dict(zip(SCORED, points.tolist(), strict=True)), "last_change": change, "course": course}
+
+
+def search_growth(placement: str, scoring: str, first: int, show: Show) -> list[dict[str, Any]]:
+    """Return mean scores of the search by simulations on the first test deals, each beside the network's own."""
+    from patience_env.deals import named_deals
+    from patience_env.training.evaluate import evaluate, paired
+
+    options = {"placement": placement, "scoring": scoring}
+    deals = named_deals("test")[:first]
+    base = evaluate("value", GAME.id, deals, options=options)
+    found = [
+        {"simulations": 0, **mean_of(base.returns), "gain": 0.0, "gain_stderr": 0.0, "seconds": base.seconds_per_move}
+    ]
+    budgets = (30, 100, 300, 1000)
+    for number, simulations in enumerate(budgets):
+        result = evaluate(f"search:simulations={simulations}", GAME.id, deals, options=options)
+        gain = paired(result, base)
+        found.append(
+            {
+                "simulations": simulations,
+                **mean_of(result.returns),
+                "gain": gain.difference,
+                "gain_stderr": gain.stderr,
+                "seconds": result.seconds_per_move,
+            }
+        )
+        show(f"search {placement} {scoring}", (number + 1) / len(budgets))
+    return found
+
+
+# -- text and pictures ---------------------------------------------------------------------------------------------
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """Return the figures as Markdown."""
+    head = figures["head"]
+    out = [
+        "# Patience Poker in figures",
+        "",
+        f"Made by `patience figures poker` (version {head['version']}): {head['deals']:,} deals from number "
+        f"{head['first_deal']:,} on, played by the policy `value`. Intervals are 95%.",
+        "",
+    ]
+    settings = [value for name, value in figures.items() if name.startswith("play ")]
+    out += ["## Scores", "", "| placement | table | mean | median | 5% to 95% | best | great tableaus | to 500 |"]
+    out += ["|---|---|---|---|---|---|---|---|"]
+    for one in settings:
+        great, wins = one["great"], one["tableaus_to_500"]
+        spread = one["percentiles"]
+        out.append(
+            f"| {one['placement']} | {one['scoring']} | {one['score']['mean']:.2f} +- {one['score']['stderr']:.2f} | "
+            f"{spread['50']:.0f} | {spread['5']:.0f} to {spread['95']:.0f} | {one['best']:.0f} | "
+            f"{great['points']}+: {100 * great['share']:.2f}% | {wins['mean']:.2f} tableaus |"
+        )
+    out += ["", "## What the touching rule costs, on the same deals", "", "| table | points a tableau |", "|---|---|"]
+    for name, cost in figures.items():
+        if name.startswith("touching costs "):
+            out.append(f"| {name.removeprefix('touching costs ')} | {cost['mean']:.2f} +- {cost['stderr']:.2f} |")
+    for one in settings:
+        out += ["", f"## Hands: {one['placement']}, {one['scoring']}", ""]
+        out += [
+            "| hand | of all lines | of rows | of columns | a tableau | tableaus with one |",
+            "|---|---|---|---|---|---|",
+        ]
+        for name, line in one["lines"].items():
+            out.append(
+                f"| {name} | {100 * line['share_of_lines']:.3f}% ({100 * line['low']:.3f} to {100 * line['high']:.3f}) "
+                f"| {100 * line['share_of_rows']:.3f}% | {100 * line['share_of_columns']:.3f}% "
+                f"| {line['per_tableau']:.4f} | {100 * line['tableaus_with_one']:.2f}% |"
+            )
+        firsts = ", ".join(f"{card} {part['mean']:.1f}" for card, part in one["first_card"].items())
+        error = max(part["stderr"] for part in one["first_card"].values())
+        out += ["", f"Mean score by the rank of the first card (+- {error:.1f}): {firsts}."]
+    for name, one in figures.items():
+        if name.startswith("settled "):
+            table = ", ".join(f"{hand} {value:.3g}" for hand, value in one["points"].items())
+            out += ["", f"## The {name.removeprefix('settled ')} table that settles", ""]
+            out += [f"Points inversely proportional to how often a hand comes when played for them: {table}."]
+            rounds, change = len(one["course"]), 100 * one["last_change"]
+            out += [f"({rounds} rounds; the last changed no entry by more than {change:.1f}%.)"]
+        if name.startswith("search "):
+            out += ["", f"## Thinking time: {name.removeprefix('search ')}", ""]
+            out += ["| simulations a move | mean | gain over the network | seconds a move |", "|---|---|---|---|"]
+            out += [
+                f"| {part['simulations']} | {part['mean']:.2f} +- {part['stderr']:.2f} | {part['gain']:.2f} +- "
+                f"{part['gain_stderr']:.2f} | {part['seconds']:.5f} |"
+                for part in one
+            ]
+    return "\n".join(out) + "\n"
+
+
+def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw the plots; return their files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    made = []
+    settings = [value for name, value in figures.items() if name.startswith("play ")]
+    for one in settings:
+        picture, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
+        names = list(one["lines"])
+        places = np.arange(len(names))
+        rows = [line["share_of_rows"] for line in one["lines"].values()]
+        columns = [line["share_of_columns"] for line in one["lines"].values()]
+        left.barh(places - 0.2, rows, 0.4, label="rows")
+        left.barh(places + 0.2, columns, 0.4, label="columns")
+        left.set(yticks=places, yticklabels=names, xscale="log", xlabel="share of lines", title="Hands")
+        left.legend()
+        edges = np.array(one["histogram"]["edges"])
+        right.bar(edges[:-1], one["histogram"]["counts"], np.diff(edges), align="edge")
+        right.axvline(one["score"]["mean"], color="black", linestyle="--")
+        right.set(xlabel="score", ylabel="tableaus", title=f"Scores: mean {one['score']['mean']:.1f}")
+        picture.suptitle(f"{one['placement']}, {one['scoring']}")
+        path = folder / f"poker-{one['placement']}-{one['scoring']}.png"
+        picture.savefig(path, dpi=100)
+        pyplot.close(picture)
+        made.append(path)
+    return made
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Show]:
+    """Show a progress bar on stderr while it is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(name: str, share: float) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=1.0)
+            bar.update(tasks[name], completed=share)
+
+        yield show
+
+
+def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: Show) -> dict[str, Any]:
+    """Make all figures in a folder, or what is missing of them; return them."""
+    store = Store(folder, deals)
+    costs: dict[str, dict[str, NDArray[Any]]] = {}
+    for scoring in TABLES:
+        for placement in PLACEMENTS:
+            file = store.scores / f"{placement}-{scoring}.npy"
+
+            def make(placement: str = placement, scoring: str = scoring, file: Path = file) -> dict[str, Any]:
+                scores, hands = play_all(placement, scoring, deals, show)
+                np.save(file, scores.astype(np.int32))
+                return describe(placement, scoring, scores, hands)
+
+            store.get(f"play {placement} {scoring}", make)
+            costs.setdefault(scoring, {})[placement] = np.load(file)
+        pair = costs[scoring]
+        store.get(f"touching costs {scoring}", lambda pair=pair: mean_of(pair["fixed"] - pair["touching"]))
+    for placement in PLACEMENTS:
+        store.get(f"settled {placement}", lambda placement=placement: settle(placement, seed, show))
+    if search_deals:
+        for scoring in ("american", "english"):
+            store.get(
+                f"search fixed {scoring}", lambda scoring=scoring: search_growth("fixed", scoring, search_deals, show)
+            )
+    replace_file(folder / "poker.md", markdown(store.parts).encode())
+    replace_file(folder / "poker.json", (json.dumps(store.parts, indent=1) + "\n").encode())
+    draw(store.parts, folder)
+    return store.parts
+
+
+def command(
+    subject: Annotated[str, typer.Argument(help="What of: poker.")],
+    out: Annotated[Path, typer.Option(help="Folder for JSON, Markdown and plots.")] = Path("docs/figures"),
+    deals: Annotated[int, typer.Option(help="Deals for each placement and table.")] = DEALS,
+    search_deals: Annotated[
+        int, typer.Option(help="Test deals for the growth with thinking time; 0: leave out.")
+    ] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the trainings of the settled table.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Play many deals of Patience Poker by the value networks and write figures: hands, scores, the settled table.
+
+    A command that was killed goes on where it was.
+
+    Example: patience figures poker --out docs/figures
+    """
+    try:
+        if subject != "poker":
+            raise ValueError(f"there are no figures of {subject!r}: choose poker")
+        if deals < 2 or search_deals < 0 or search_deals == 1:
+            raise ValueError(f"--deals {deals} --search-deals {search_deals} is not allowed: give at least 2 (or 0)")
+        with progress(quiet) as show:
+            poker_figures(out, deals, search_deals, seed, show)
+    except (OSError, ValueError) as error:
+        typer.echo(f"patience: error: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"written to {out}: poker.md, poker.json and plots")
