@@ -51,6 +51,8 @@ from patience_env.games.poker_hands import SCORED
 from patience_env.jit import helper, kernel, rule
 
 VALUE_MODEL = "value.json"
+# A board is turned where that gains this share of the largest points.
+TURN_GAIN = 0.2
 ONES = np.array([bin(bits).count("1") for bits in range(8192)], np.int64)
 
 # The features of a line, in order: name and number.
@@ -715,12 +717,19 @@ def tally_values(deals, boards, net, space, points, touching, worths, scores, ha
 
 
 @helper
-def turn_board(board, net, space):  # type: ignore[no-untyped-def]
-    """Let rows and columns play the parts in which the board is worth more."""
+def turn_board(board, net, space, points):  # type: ignore[no-untyped-def]
+    """Let rows and columns play the parts in which the board is clearly worth more.
+
+    The network learned with the parts that rows and columns have by themselves. Turning a board for a small gain is a
+    mistake of judgement more often than not (it cost a point a game); for a board that another player began it pays.
+    """
+    largest = 0.0
+    for i in range(points.shape[0]):
+        largest = max(largest, abs(points[i]))
     board.flip = 1
     turned = embed_board(board, net, space, board.placed)
     board.flip = 0
-    if turned > embed_board(board, net, space, board.placed):
+    if turned > embed_board(board, net, space, board.placed) + TURN_GAIN * largest:
         board.flip = 1
 
 
@@ -733,7 +742,7 @@ def value_cells(states, boards, net, space, points, worths, actions):  # type: i
     for i in range(states.shape[0]):
         board = boards[0]
         read_board(states[i], board, points)
-        turn_board(board, net, space)
+        turn_board(board, net, space, points)
         card = int(states[i].deck[board.placed]) - 1
         actions[i] = rate_cells(boards, net, space, card, points, worths[i])
         if board.side == SIDE:

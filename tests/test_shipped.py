@@ -1,4 +1,4 @@
-"""The agent that comes with the package plays, and plays well."""
+"""The agents that come with the package play, and play well."""
 
 from __future__ import annotations
 
@@ -25,3 +25,35 @@ def test_ppo_plays_far_above_greed() -> None:
 def test_ppo_refuses_another_table_and_names_both() -> None:
     with pytest.raises(ValueError, match=r"scoring='american'.*scoring='english'"):
         evaluate("ppo", GAME, named_deals("smoke", 2), options={**FIXED, "scoring": "english"})
+
+
+LEAST = {"american": 115, "american-alternate": 45, "english": 49}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("placement", ["fixed", "touching"])
+@pytest.mark.parametrize("scoring", list(LEAST))
+def test_models_come_for_every_published_table_and_both_placements(placement: str, scoring: str) -> None:
+    options = {"placement": placement, "scoring": scoring}
+    deals = named_deals("validation", 300)
+    greedy = evaluate("greedy", GAME, deals, options=options)
+    for policy in ("line", "value"):
+        result = evaluate(policy, GAME, deals, options=options)
+        assert result.mean > LEAST[scoring], policy
+        assert paired(result, greedy).low > 10
+    search = evaluate("search:simulations=40", GAME, named_deals("smoke", 10), options=options)
+    assert paired(search, evaluate("greedy", GAME, named_deals("smoke", 10), options=options)).low > 0
+
+
+def test_a_given_table_with_the_points_of_a_published_one_is_that_table() -> None:
+    table = {"pair": 1, "two pairs": 3, "triplets": 6, "straight": 12, "flush": 5, "full hand": 10, "four": 16}
+    table |= {"straight flush": 30, "royal": 30}
+    named = evaluate("value", GAME, named_deals("smoke", 3), options={**FIXED, "scoring": "english"})
+    assert evaluate("value", GAME, named_deals("smoke", 3), options={**FIXED, "scoring": table}).mean == named.mean
+
+
+def test_a_table_without_a_model_is_refused_with_the_command_that_trains_one() -> None:
+    odd = {"pair": 9, "two pairs": 8, "triplets": 7, "straight": 6, "flush": 5, "full hand": 4, "four": 3}
+    odd |= {"straight flush": 2, "royal": 1}
+    with pytest.raises(ValueError, match=r"patience train-value PatiencePoker-v0 --kind line --scoring"):
+        evaluate("line", GAME, named_deals("smoke", 2), options={**FIXED, "scoring": odd})

@@ -46,7 +46,7 @@ def wilson(hits: float, count: int) -> tuple[float, float]:
     share, spread = hits / count, Z * Z / count
     middle = (share + spread / 2) / (1 + spread)
     half = Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def mean_of(values: NDArray[Any]) -> dict[str, float]:

@@ -1,0 +1,121 @@
+"""`patience figures`: what is counted, the settled table, going on after a kill."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib")
+pytest.importorskip("typer")
+
+from patience_env.env import PatienceEnv
+from patience_env.games.patience_poker import lines
+from patience_env.games.poker_hands import CATEGORIES, SCORED, category
+from patience_env.training import figures
+from patience_env.training.cli import main
+
+POKER = "PatiencePoker-v0"
+
+
+def test_wilson_intervals_hold_the_share_and_stay_within_bounds() -> None:
+    for hits, count in ((0, 10), (10, 10), (3, 10), (1, 100_000)):
+        low, high = figures.wilson(hits, count)
+        assert 0 <= low <= hits / count <= high <= 1
+    # Agresti and Coull (1998) give 0.722 and 1 for 10 of 10.
+    assert figures.wilson(10, 10)[0] == pytest.approx(0.722, abs=0.001)
+
+
+def test_series_are_counted_tableau_by_tableau() -> None:
+    assert figures.tableaus_to(np.array([100, 400, 250, 249, 1, 600, 3]), 500) == [2, 3, 1]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("placement", figures.PLACEMENTS)
+def test_hands_and_scores_are_those_of_the_policy_s_own_games(placement: str) -> None:
+    scores, hands = figures.play_all(placement, "english", 20, lambda *_: None)
+    assert (hands.sum((1, 2)) == 10).all()
+    from patience_env.agents.policy import make_policy
+
+    policy = make_policy("value", POKER)
+    env = PatienceEnv(POKER, placement=placement, scoring="english")
+    agreed = 0
+    for i in range(20):
+        env.reset(options={"deal": figures.FIRST_DEAL + i})
+        total, over = 0.0, False
+        while not over:
+            _, reward, over, _, _ = env.step(policy.choose(env))
+            total += float(reward)
+        if total != scores[i]:
+            continue  # the policy turned the board
+        agreed += 1
+        counts = np.zeros((2, 10), np.int64)
+        for name, cards in lines(env.state_rows()[0]):
+            counts[int(name.startswith("column")), category(*cards)] += 1
+        assert np.array_equal(counts, hands[i])
+    assert agreed >= 15
+
+
+def parts(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "parts.json").read_text()))
+
+
+@pytest.mark.compiled
+@pytest.mark.slow
+def test_figures_are_made_and_go_on_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "SETTLING_GAMES", 5000)
+    monkeypatch.setattr(figures, "SETTLING_DEALS", 2000)
+    monkeypatch.setattr(figures, "SETTLING_ROUNDS", 2)
+    made = []
+
+    def show(name: str, _: float) -> None:
+        made.append(name)
+        if name == "touching american-alternate":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        figures.poker_figures(tmp_path, 200, 0, 0, show)
+    before = parts(tmp_path)
+    assert "play fixed american" in before
+    made.clear()
+    found = figures.poker_figures(tmp_path, 200, 0, 0, lambda name, _: made.append(name))
+    assert "fixed american" not in made
+    assert found["play fixed american"] == before["play fixed american"]
+    for name, one in found.items():
+        if name.startswith("play "):
+            assert sum(line["share_of_lines"] for line in one["lines"].values()) == pytest.approx(1)
+            assert sum(one["histogram"]["counts"]) == 200
+            assert set(one["lines"]) == set(CATEGORIES)
+    assert set(found["settled fixed"]["points"]) == set(SCORED)
+    assert len(found["settled fixed"]["course"]) == 2
+    text = (tmp_path / "poker.md").read_text()
+    assert f"{found['play touching english']['score']['mean']:.2f}" in text
+    assert len(list(tmp_path.glob("*.png"))) == 6
+    with pytest.raises(SystemExit) as stop:
+        main(["figures", "poker", "--out", str(tmp_path), "--deals", "300", "--quiet"])
+    assert stop.value.code == 2
+    assert "belongs to other figures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chess"], "there are no figures of 'chess'"),
+        (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
+    ],
+)
+def test_the_command_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["figures", *arguments, "--out", str(tmp_path / "x")])
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
