@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -324,6 +325,16 @@ def progress(quiet: bool) -> Iterator[Show]:
         yield show
 
 
+def _play(placement: str, scoring: str, deals: int, file: Path, show: Show) -> dict[str, Any]:
+    scores, hands = play_all(placement, scoring, deals, show)
+    np.save(file, scores.astype(np.int32))
+    return describe(placement, scoring, scores, hands)
+
+
+def _cost(scores: dict[str, NDArray[Any]]) -> dict[str, float]:
+    return mean_of(scores["fixed"] - scores["touching"])
+
+
 def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: Show) -> dict[str, Any]:
     """Make all figures in a folder, or what is missing of them; return them."""
     store = Store(folder, deals)
@@ -331,23 +342,14 @@ def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: 
     for scoring in TABLES:
         for placement in PLACEMENTS:
             file = store.scores / f"{placement}-{scoring}.npy"
-
-            def make(placement: str = placement, scoring: str = scoring, file: Path = file) -> dict[str, Any]:
-                scores, hands = play_all(placement, scoring, deals, show)
-                np.save(file, scores.astype(np.int32))
-                return describe(placement, scoring, scores, hands)
-
-            store.get(f"play {placement} {scoring}", make)
+            store.get(f"play {placement} {scoring}", partial(_play, placement, scoring, deals, file, show))
             costs.setdefault(scoring, {})[placement] = np.load(file)
-        pair = costs[scoring]
-        store.get(f"touching costs {scoring}", lambda pair=pair: mean_of(pair["fixed"] - pair["touching"]))
+        store.get(f"touching costs {scoring}", partial(_cost, costs[scoring]))
     for placement in PLACEMENTS:
-        store.get(f"settled {placement}", lambda placement=placement: settle(placement, seed, show))
+        store.get(f"settled {placement}", partial(settle, placement, seed, show))
     if search_deals:
         for scoring in ("american", "english"):
-            store.get(
-                f"search fixed {scoring}", lambda scoring=scoring: search_growth("fixed", scoring, search_deals, show)
-            )
+            store.get(f"search fixed {scoring}", partial(search_growth, "fixed", scoring, search_deals, show))
     replace_file(folder / "poker.md", markdown(store.parts).encode())
     replace_file(folder / "poker.json", (json.dumps(store.parts, indent=1) + "\n").encode())
     draw(store.parts, folder)

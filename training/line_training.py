@@ -143,7 +143,7 @@ class _Log:
         if folder is not None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(Path(folder) / "tensorboard"))  # type: ignore[no-untyped-call]
+            self._writer = SummaryWriter(str(Path(folder) / "tensorboard"))
         self._last = 0.0
 
     def __enter__(self) -> Callable[[int, float], None]:

@@ -308,7 +308,7 @@ class Learner:
             errors = (self.net(inputs, weights, tables) - QUARTERS * targets) ** 2
             loss = (errors * weights).sum() / weights.sum()
             self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
             self.optimizer.step()
             self.steps += 1
@@ -406,7 +406,7 @@ class ValueTraining:
         """
         from torch.utils.tensorboard import SummaryWriter
 
-        writer = SummaryWriter(str(self.folder / "tensorboard"))  # type: ignore[no-untyped-call]
+        writer = SummaryWriter(str(self.folder / "tensorboard"))
         saved = began = time.monotonic()
         spent = self.seconds
         measured = len(self.curve)
@@ -416,12 +416,12 @@ class ValueTraining:
                 loss, score = self._part()
                 self.seconds = spent + time.monotonic() - began
                 share = self.done / self.plan.games
-                writer.add_scalar("self-play/score", score, self.done)  # type: ignore[no-untyped-call]
-                writer.add_scalar("training/loss", loss, self.done)  # type: ignore[no-untyped-call]
+                writer.add_scalar("self-play/score", score, self.done)
+                writer.add_scalar("training/loss", loss, self.done)
                 if share * MEASURES >= measured + 1:
                     measured = int(share * MEASURES)
                     self.curve.append({"games": self.done, "seconds": self.seconds, "validation": self.validate()})
-                    writer.add_scalar("validation/score", self.curve[-1]["validation"], self.done)  # type: ignore[no-untyped-call]
+                    writer.add_scalar("validation/score", self.curve[-1]["validation"], self.done)
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self.save_checkpoint()
                     saved = time.monotonic()
@@ -430,7 +430,7 @@ class ValueTraining:
                     stage = f"attempt {len(self.results) + 1}" if len(self.results) < self.plan.attempts > 1 else "best"
                     show(share, f"{stage}: {self.done:,} games, mean {score:.1f}{latest}")
         finally:
-            writer.close()  # type: ignore[no-untyped-call]
+            writer.close()
         self.save_checkpoint()
 
     def _part(self) -> tuple[float, float]:
@@ -472,8 +472,8 @@ class ValueTraining:
                 *(array[some] for array in part[:6]),
             )
         learner.games += PART
-        first = FIRST_RATE / 4 if self.plan.start and learner.number == 0 else FIRST_RATE
-        rate = LAST_RATE + first * min(1.0, learner.games / WARM_GAMES) * (1 + math.cos(math.pi * share)) / 2
+        top = FIRST_RATE / 4 if self.plan.start and learner.number == 0 else FIRST_RATE
+        rate = LAST_RATE + top * min(1.0, learner.games / WARM_GAMES) * (1 + math.cos(math.pi * share)) / 2
         loss = learner.learn(self.memory, self.rng, rate)
         score = float(part[5].mean())
         if trying and learner.games >= self.attempt_games:
@@ -545,7 +545,8 @@ class ValueTraining:
             return float(scores.mean())
         rows = Rows(GAME, self.plan.options(), len(deals), "cards", False)
         rows.reset(rows.all_rows, deals)
-        for i, points in enumerate(rows.states["points"]):
+        for i in range(len(deals)):
+            points = rows.states["points"][i]
             own, net = slice(i, i + 1), self.net(points)
             play_values(
                 deals[own], self.boards, net, self.space, points.copy(), self.touching, self.worths, scores[own]

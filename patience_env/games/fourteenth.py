@@ -177,7 +177,7 @@ def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
     count = 0
     for place in range(np.uint64(PLACES)):
         later = fourteens_at(state, place) >> np.int64(place) >> 1
-        second = place
+        second: Any = place
         while later:
             second += np.uint64(1)
             if later & 1:

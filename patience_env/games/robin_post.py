@@ -125,7 +125,7 @@ def survey(state):  # type: ignore[no-untyped-def]
     """Count the free corners, and note where each card lies on top with one free at least, in reading order."""
     for i in range(np.uint64(2 * (PACK + 1))):
         state.target[i] = 0
-    filled = 0
+    filled: Any = 0
     for p in range(np.uint64(POSITIONS)):
         filled |= (1 if state.height[p] else 0) << np.int64(p)
     for p in range(np.uint64(POSITIONS)):

@@ -148,7 +148,7 @@ class Observer:
 
     def _observed_changes(self, seen: Seen, count: int) -> list[Changes]:
         """Return the changes that the observations after `count` actions show."""
-        after = self._rows.cards[:count, : len(self._pile_of)]
+        after = self._rows.observations[:count, : len(self._pile_of)]
         lost: list[Piles] = [{} for _ in range(count)]
         gained: list[Piles] = [{} for _ in range(count)]
         rows, places = np.nonzero(after != seen.cards)
