@@ -140,8 +140,10 @@ class Observer:
         usual = {name for name, count in strangers.items() if count > USUAL * len(actions)}
         found, unsure = [], []
         for action, changes in zip(actions, changed, strict=True):
-            if not (usual.issuperset(changes.strangers) and refilling.isdisjoint(changes.sources)):
-                unsure.append(action)  # a card like the one that was played may have refilled its place
+            told = usual.issuperset(changes.strangers) and refilling.isdisjoint(changes.sources)
+            if not changes.moves or not told:
+                # Only hidden cards moved, or a card like the one that was played may have refilled its place.
+                unsure.append(action)
             else:
                 found.append(Move(action, "", *concerned(changes, (), seen.table)))
         return sorted(found + self._by_table(seen, unsure), key=lambda move: move.action)
@@ -232,7 +234,9 @@ def concerned(changes: Changes, named: Sequence[str], before: Table) -> tuple[tu
         sources, targets = list(changes.lost), [name for name in changes.gained if name not in changes.lost]
     if missing := [name for name in named if name not in sources and name not in targets and before.get(name)]:
         sources = [name for name in sources if name in named] + missing
-    sources, targets = list(dict.fromkeys(sources)), list(dict.fromkeys(targets))
+    order = {name: number for number, name in enumerate(before)}
+    sources = list(dict.fromkeys(sources))
+    targets = sorted(set(targets), key=lambda name: order.get(name, -1))
     if not sources:
         sources, targets = targets, []
     if len(sources) > MOST_SOURCES and 0 < len(targets) <= MOST_SOURCES:
