@@ -73,6 +73,7 @@ class Batched:
             actions = self.env.sample(self.rng)
             actions[self.rng.random(BATCH) < 0.05] = -1
             self.results = self.env.step(actions)
+        self.results = self.env.step(self.env.sample(self.rng))  # all legal: no further facts in `infos`
         self.targets = [[np.empty_like(array) for array in self.returned()] for _ in range(2)]
 
     def returned(self) -> list[Any]:
