@@ -36,7 +36,7 @@ CARDS = frozenset(NAMES) - {NAMES[EMPTY]}
 Piles = dict[str, Counter[str]]
 AT_ONCE = 64
 MANY = 100
-USUAL = 0.1
+USUAL = 0.1  # a pile that gains unknown cards in more than this share of long lists is one that others refill
 MOST_SOURCES = 2
 _CELL = re.compile(r"row (\d+), column (\d+)")
 

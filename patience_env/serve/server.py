@@ -110,6 +110,12 @@ class Agents:
             names.append(name)
         return names + self._extra
 
+    def adviser(self, game_id: str) -> str:
+        """Return the policy that gives hints unless another is chosen: a rule of thumb, which fits all options."""
+        known = policy_names(game_id)
+        thumbs = [name for name in self.names(game_id) if name in known and known[name] == known.get("thumb")]
+        return thumbs[0] if thumbs else "greedy"
+
     def get(self, game: Game, options: Mapping[str, Any], name: Any) -> tuple[Policy, threading.Lock]:
         """Return a policy and the lock under which it thinks.
 
@@ -351,7 +357,7 @@ def _add_games(app: FastAPI, desk: Desk) -> None:
             fields = [form_field(option) for option in game.options]
             names = desk.agents.names(game_id)
             facts = {"id": game_id, "title": game.title, "about": about_game(game), "scores": game.scores}
-            found.append({**facts, "fields": fields, "policies": names})
+            found.append({**facts, "fields": fields, "policies": names, "adviser": desk.agents.adviser(game_id)})
         return answer({"games": found})
 
     @app.post("/api/opponents")

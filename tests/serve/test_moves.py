@@ -67,20 +67,18 @@ def test_a_card_that_the_description_names_lies_on_a_source_and_a_place_that_it_
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize(
-    "game_id", ["RobinPost-v0", "Sultan-v0", "Calculation-v0", "Nivernaise-v0", "EmpressOfIndia-v0"]
-)
-def test_long_lists_of_actions_which_are_worked_out_otherwise_say_the_same(game_id, monkeypatch):
-    for i, (env, observer, seen) in enumerate(positions(game_id, {})):
-        if game_id == "EmpressOfIndia-v0" and i % 6:
-            continue
-        monkeypatch.setattr(moves, "MANY", 0)
-        quick = observer.moves(seen)
-        monkeypatch.setattr(moves, "MANY", 10_000)
-        assert [(m.action, m.sources, m.targets) for m in quick] == [
-            (m.action, m.sources, m.targets) for m in observer.moves(seen)
-        ]
-        assert env.table() == seen.table
+def test_long_lists_of_actions_which_are_worked_out_otherwise_say_the_same(monkeypatch):
+    lengths = []
+    for i, (_, observer, seen) in enumerate(positions("EmpressOfIndia-v0", {})):
+        if i % 4 == 0:
+            quick = observer.moves(seen)
+            lengths.append(len(quick))
+            with monkeypatch.context() as patch:
+                patch.setattr(moves, "MANY", 10_000)
+                assert [(m.action, m.sources, m.targets) for m in quick] == [
+                    (m.action, m.sources, m.targets) for m in observer.moves(seen)
+                ]
+    assert max(lengths) > 1000
 
 
 def moves_of(game_id: str, table: dict[str, list[str]], **options: object) -> dict[str, Move]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -589,6 +593,13 @@ def test_a_failed_write_leaves_the_game_as_it_is_stored(client, monkeypatch):
     assert client.get(f"/api/sessions/{state['id']}").json() == state
 
 
+def test_every_game_has_an_adviser_that_needs_nothing(client):
+    for game in client.get("/api/games").json()["games"]:
+        assert game["adviser"] == ("flush-rank" if game["id"] == "PatiencePoker-v0" else "thumb")
+        assert game["adviser"] in game["policies"]
+        assert game["about"]
+
+
 @pytest.mark.parametrize("game_id", game_ids())
 def test_forms_offer_what_the_options_allow(game_id):
     game = get_game(game_id)
@@ -646,3 +657,73 @@ def test_json_round_trips_through_the_reader():
     with pytest.raises(guard.Refused, match="nested more than 16"):
         guard.read_json(b"[" * 17 + b"]" * 17)
     assert guard.read_json(b"[" * 16 + b"]" * 16) is not None
+
+
+@contextmanager
+def real_server(path: Path) -> Iterator[int]:
+    """Run the server on a socket, in a thread; yield its port."""
+    uvicorn = pytest.importorskip("uvicorn")
+    app = server.create_app(Store(path, 10, DAY, 60.0), warm=())
+    config = uvicorn.Config(app, port=0, http=guard.patient_protocol(), ws="none", log_level="critical")
+    listening = config.bind_socket()
+    listening.listen()
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        running.should_exit = True
+        thread.join(30)
+        listening.close()
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Read until the other side closes or cuts the connection."""
+    connection.settimeout(30)
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def drip(connection: socket.socket) -> None:
+    """Send a head that never ends, line by line."""
+    for _ in range(200):
+        connection.sendall(b"x: y\r\n")
+        time.sleep(0.05)
+
+
+def test_slow_clients_are_cut_while_others_are_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 1.0)
+    with real_server(tmp_path / "games.sqlite3") as port:
+
+        def connect() -> socket.socket:
+            made = socket.socket()
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            made.settimeout(30)
+            made.connect(("127.0.0.1", port))
+            return made
+
+        ask = b"GET /page.js HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        with connect() as silent, connect() as dripping, connect() as halting, connect() as greedy:
+            dripping.sendall(ask[:-2])
+            halting.sendall(
+                b"POST /api/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+                b"content-length: 100\r\n\r\n{"
+            )
+            greedy.sendall(ask.replace(b"page.js", b"cards.svg") * 200)  # asks for 10 MB and never reads
+            with pytest.raises(OSError, match=r"."):
+                drip(dripping)
+            with connect() as good:
+                good.sendall(ask[:-2] + b"connection: close\r\n\r\n")
+                assert read_all(good).startswith(b"HTTP/1.1 200")
+            assert read_all(halting).startswith(b"HTTP/1.1 408")
+            assert read_all(silent) == b""
+            time.sleep(2.5)  # it must have been cut before it begins to read
+            answers = read_all(greedy).count(b"HTTP/1.1 200")
+            assert 0 < answers < 200

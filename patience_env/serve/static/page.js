@@ -276,7 +276,7 @@ function matchForm(game) {
       if (mine !== latest) return;
       const before = chosen();
       const able = told.opponents.filter((one) => !one.fault);
-      const picks = before.length ? before : able.slice(-1).map((one) => one.name);
+      const picks = before.length ? before : able.filter((one) => one.name === game.adviser).map((one) => one.name);
       opponents.replaceChildren(make("legend", {}, "opponents"), ...told.opponents.map((one) => make("label", { title: one.fault },
         make("input", { type: "checkbox", name: "opponent", value: one.name, checked: !one.fault && picks.includes(one.name), disabled: !!one.fault }), make("span", {}, one.name))));
       opponents.dataset.ready = "yes";
@@ -300,7 +300,7 @@ function enter(main, state, key) {
   const game = gameOf(state.game);
   const view = {
     state, game, key: key || "game:" + location.hash, picked: [], hint: null, values: null, focus: null, texts: {},
-    policy: store("localStorage", "policy:" + game.id) || game.policies[game.policies.length - 1], // the learned ones, which fit some options only, come before
+    policy: store("localStorage", "policy:" + game.id) || game.adviser,
   };
   present = view;
   const button = (id, text, work, title) => make("button", { type: "button", id, title, onclick: work }, text);
