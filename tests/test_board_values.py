@@ -317,7 +317,8 @@ def test_a_conditional_network_learns(tmp_path: Path) -> None:
     assert training.validate() > before + 10
     options = {"placement": "fixed", "scoring": "random"}
     result = evaluate(f"value:path={tmp_path}", POKER, named_deals("validation"), options=options)
-    assert result.mean == pytest.approx(training.validate(), abs=1.0)
+    # The policy may turn a board, which the training never does.
+    assert result.mean == pytest.approx(training.validate(), abs=8.0)
 
 
 @pytest.mark.compiled
