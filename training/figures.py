@@ -37,7 +37,7 @@ DEALS, PART = 100_000, 5_000
 PLACEMENTS = ("fixed", "touching")
 TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
-SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 200_000, 20_000, 40, 0.02
+SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
 PAIR = 1  # points of a pair in the settled table
 Z = 1.959964
 
@@ -174,8 +174,10 @@ def settle(placement: str, seed: int, show: Show) -> dict[str, Any]:
         )
         counts = hands.sum(0)[1:] + 0.5
         wanted = counts[0] / counts
-        # Half the way, on the scale of ratios: the whole way swings to and fro.
-        following = np.sqrt(points * wanted * PAIR)
+        # Half the way at first, on the scale of ratios (the whole way swings to and fro), then ever less, so that the
+        # chance in how often the rare hands come is averaged out.
+        step = 1 / (2 + number / 2)
+        following = points ** (1 - step) * (wanted * PAIR) ** step
         following *= PAIR / following[0]
         course.append({"points": points.tolist(), "counts": hands.sum(0).tolist()})
         change = float(np.abs(np.log(following / points)).max())
