@@ -226,7 +226,7 @@ def markdown(figures: dict[str, Any]) -> str:
         "# Patience Poker in figures",
         "",
         f"Made by `patience figures poker` (version {head['version']}): {head['deals']:,} deals from number "
-        f"{head['first_deal']:,} on, played by the policy `value`. Intervals are 95%.",
+        f"{head['first_deal']:,} on, played by the policy `value`. Intervals are 95%, +- is a standard error.",
         "",
     ]
     settings = [value for name, value in figures.items() if name.startswith("play ")]
