@@ -321,7 +321,7 @@ function enter(main, state, key) {
       button("save", "Save as file", save, "the game so far, to be replayed")),
     view.parts.facts, view.parts.end,
     make("div", { class: "play" },
-      make("div", {}, view.parts.felt, make("p", { class: "keys" }, make("kbd", {}, "arrows"), " move, ", make("kbd", {}, "Enter"), " choose, ", make("kbd", {}, "Esc"), " let go, ", make("kbd", {}, "1–9"), " play from the list, ", make("kbd", {}, "H"), " hint", match ? "" : ", ", match ? null : make("kbd", {}, "U"), match ? null : " undo", view.state.kind === "match" ? view.parts.rivals : null)),
+      make("div", {}, match ? make("div", { class: "side" }, view.parts.felt, view.parts.rivals) : view.parts.felt, make("p", { class: "keys" }, make("kbd", {}, "arrows"), " move, ", make("kbd", {}, "Enter"), " choose, ", make("kbd", {}, "Esc"), " let go, ", make("kbd", {}, "1–9"), " play from the list, ", make("kbd", {}, "H"), " hint", match ? "" : ", ", match ? null : make("kbd", {}, "U"), match ? null : " undo")),
       make("aside", { "aria-label": "Legal moves" }, view.parts.moves, view.parts.history)));
   render();
 }
