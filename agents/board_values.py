@@ -415,6 +415,15 @@ def describe_board(board, placed, wants, features):  # type: ignore[no-untyped-d
             describe_line(board, BLANK + axis, placed, wants, features[BLANK + axis])
 
 
+@rule
+def set_base(net, role, own, other, base):  # type: ignore[no-untyped-def]
+    """Write what all lines of an axis have in common in the second layer, from the sums of both axes."""
+    for j in range(base.shape[0]):
+        base[j] = net.b2[role, j]
+    add_product(own, net.w2[role, 1], base)
+    add_product(other, net.w2[role, 2], base)
+
+
 @helper
 def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
     """Fill `space` with what the network makes of a board on which `placed` cards will lie; return its worth."""
@@ -441,10 +450,7 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
     for axis in range(2):
         role = axis ^ board.flip
         base = space.bases[axis]
-        for j in range(base.shape[0]):
-            base[j] = net.b2[role, j]
-        add_product(space.pools[axis], net.w2[role, 1], base)
-        add_product(space.pools[1 - axis], net.w2[role, 2], base)
+        set_base(net, role, space.pools[axis], space.pools[1 - axis], base)
         blanks = SIDE
         for line in range(CANVAS * axis, CANVAS * axis + board.side):
             if board.cards[line] > 0:
@@ -507,10 +513,7 @@ def try_cell(boards, net, space, cell, card, points):  # type: ignore[no-untyped
     for axis in range(2):
         role = axis ^ board.flip
         base = space.bases[axis]
-        for j in range(base.shape[0]):
-            base[j] = net.b2[role, j]
-        add_product(space.hidden[axis], net.w2[role, 1], base)
-        add_product(space.hidden[1 - axis], net.w2[role, 2], base)
+        set_base(net, role, space.hidden[axis], space.hidden[1 - axis], base)
         changed = row if axis == 0 else column
         blanks = SIDE
         for line in range(CANVAS * axis, CANVAS * axis + side):

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from patience_env import __version__
 from patience_env.agents.board_values import ValuePolicy, new_space, tally_values
 from patience_env.agents.line_table import new_boards, play_tally, points_of
-from patience_env.deals import deck
+from patience_env.deals import deck, named_deals
 from patience_env.games.patience_poker import CANVAS, GAME
 from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES
+from patience_env.training.evaluate import evaluate, paired, wilson
 from patience_env.training.line_training import train_lines
 from patience_env.training.models import replace_file
 
@@ -39,15 +40,6 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
 PAIR = 1  # points of a pair in the settled table
-Z = 1.959964
-
-
-def wilson(hits: float, count: int) -> tuple[float, float]:
-    """Return the 95% Wilson interval of a share."""
-    share, spread = hits / count, Z * Z / count
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
-    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def mean_of(values: NDArray[Any]) -> dict[str, float]:
@@ -190,9 +182,6 @@ def settle(placement: str, seed: int, show: Show) -> dict[str, Any]:
 
 def search_growth(placement: str, scoring: str, first: int, show: Show) -> list[dict[str, Any]]:
     """Return mean scores of the search by simulations on the first test deals, each beside the network's own."""
-    from patience_env.deals import named_deals
-    from patience_env.training.evaluate import evaluate, paired
-
     options = {"placement": placement, "scoring": scoring}
     deals = named_deals("test")[:first]
     base = evaluate("value", GAME.id, deals, options=options)
