@@ -169,12 +169,8 @@ def _span(deals: NDArray[np.uint64]) -> str:
     return f"{len(deals)} from {deals[0]} to {deals[-1]}"
 
 
-def tableaus_to_500(returns: Sequence[float] | NDArray[np.float64], target: float = TARGET) -> Tableaus | None:
-    """Return how many tableaus a series takes to reach `target` points, the old object of Patience Poker.
-
-    The tableaus are laid end to end in their order: a series ends with the one that reaches the total, and the next
-    one starts a new series. The unfinished series at the end is left out. None when no series was finished.
-    """
+def tableaus_to(returns: Sequence[float] | NDArray[Any], target: float) -> list[int]:
+    """Return how many tableaus each finished series took to `target`, the tableaus laid end to end in their order."""
     counts: list[int] = []
     total, count = 0.0, 0
     for points in np.asarray(returns, np.float64).tolist():
@@ -183,6 +179,16 @@ def tableaus_to_500(returns: Sequence[float] | NDArray[np.float64], target: floa
         if total >= target:
             counts.append(count)
             total, count = 0.0, 0
+    return counts
+
+
+def tableaus_to_500(returns: Sequence[float] | NDArray[np.float64], target: float = TARGET) -> Tableaus | None:
+    """Return how many tableaus a series takes to reach `target` points, the old object of Patience Poker.
+
+    The tableaus are laid end to end in their order: a series ends with the one that reaches the total, and the next
+    one starts a new series. The unfinished series at the end is left out. None when no series was finished.
+    """
+    counts = tableaus_to(returns, target)
     lengths = np.array(counts, np.float64)
     return Tableaus(float(lengths.mean()), standard_error(lengths), len(counts)) if counts else None
 

@@ -29,7 +29,7 @@ from patience_env.agents.line_table import new_boards, play_tally, points_of
 from patience_env.deals import deck, named_deals
 from patience_env.games.patience_poker import CANVAS, GAME
 from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES
-from patience_env.training.evaluate import evaluate, paired, wilson
+from patience_env.training.evaluate import evaluate, paired, standard_error, tableaus_to, wilson
 from patience_env.training.line_training import train_lines
 from patience_env.training.models import replace_file
 
@@ -44,7 +44,7 @@ PAIR = 1  # points of a pair in the settled table
 
 def mean_of(values: NDArray[Any]) -> dict[str, float]:
     """Return mean and standard error."""
-    return {"mean": float(values.mean()), "stderr": float(values.std(ddof=1) / math.sqrt(len(values)))}
+    return {"mean": float(values.mean()), "stderr": standard_error(values)}
 
 
 class Store:
@@ -94,18 +94,6 @@ def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDAr
         tally_values(numbers[some], boards, net, space, points, touching, worths, scores[some], hands[some])
         show(f"{placement} {scoring}", min(1.0, (first + PART) / deals))
     return scores, hands
-
-
-def tableaus_to(scores: NDArray[Any], target: float) -> list[int]:
-    """Return how many tableaus each series needed to reach the target, the deals taken one after another."""
-    found, total, count = [], 0.0, 0
-    for score in scores:
-        total += float(score)
-        count += 1
-        if total >= target:
-            found.append(count)
-            total, count = 0.0, 0
-    return found
 
 
 def describe(placement: str, scoring: str, scores: NDArray[Any], hands: NDArray[Any]) -> dict[str, Any]:
