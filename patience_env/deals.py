@@ -71,10 +71,11 @@ def draw_below(state, count):  # type: ignore[no-untyped-def]
 @rule
 def draw_card(state, cards, place, end):  # type: ignore[no-untyped-def]
     """Choose the card at `cards[place]` among `cards[place:end]` (one step of a Fisher-Yates shuffle) and return it."""
-    j = place + draw_below(state, end - place)
-    card = cards[j]
-    cards[j] = cards[place]
-    cards[place] = card
+    here = np.uint64(place)
+    there = np.uint64(place + draw_below(state, end - place))
+    card = cards[there]
+    cards[there] = cards[here]
+    cards[here] = card
     return card
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from patience_env.cards import FACE_DOWN, PACK, RANKS
 from patience_env.game import Layout
 from patience_env.jit import JIT, rule
-from patience_env.lanes import HALF, LANES, copy_half, lowest_bit, marked_lanes, spread_lanes
+from patience_env.lanes import LANES, copy_bytes, lowest_bit, marked_lanes, spread_lanes
 
 CHANNELS = 19
 EMPTY_CHANNEL = 17
@@ -134,18 +134,6 @@ def write_grid(planes, cards, cells):  # type: ignore[no-untyped-def]
 
 
 @rule
-def copy_bytes(target, to, source, at, count):  # type: ignore[no-untyped-def]
-    """Copy `count` bytes; the last sixteen, where there are so many, over some of those before."""
-    if count >= HALF:
-        for i in range(0, count - HALF, HALF):
-            copy_half(target, np.uint64(to + i), source, np.uint64(at + i))
-        copy_half(target, np.uint64(to + count - HALF), source, np.uint64(at + count - HALF))
-    else:
-        for i in range(count):
-            target[np.uint64(to + i)] = source[np.uint64(at + i)]
-
-
-@rule
 def expand_in_lanes(planes, cards, blank, places, cells):  # type: ignore[no-untyped-def]
     """Do the same in compiled code: the grid, the other places blank, the cards on them, then the counters.
 
@@ -154,8 +142,7 @@ def expand_in_lanes(planes, cards, blank, places, cells):  # type: ignore[no-unt
     """
     if cells > 0:
         write_grid(planes, cards, cells)
-    for entry in range(np.uint64(CHANNELS) * np.uint64(cells), np.uint64(planes.shape[0])):
-        planes[entry] = blank[entry]
+    copy_bytes(planes, CHANNELS * cells, blank, CHANNELS * cells, planes.shape[0] - CHANNELS * cells)
     for group in range(cells, places, LANES):
         marked = marked_lanes(cards, np.uint64(group))
         if group + LANES > places:

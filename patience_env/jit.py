@@ -13,6 +13,7 @@ compiled anew in each process and nothing else changes.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
@@ -23,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import config as _config
 from numba import njit as _njit
 from numba.extending import overload
@@ -99,19 +101,58 @@ def cache_folder(core: bool = False) -> Path | None:
     return folder
 
 
+def _compile(function: Callable[..., Any], inner: bool, **options: Any) -> Any:
+    """Compile a function: one that Python calls, or an `inner` one, which Python calls as plain Python.
+
+    Compilation takes most of its time in Numba's own Python code, so it is spared what is not needed: entries for calls
+    from C, and from Python for inner functions (a fifth of the time); Numba's rewriting of array expressions;
+    inlining in Numba's own terms, which copies the inner function's code at every call (LLVM inlines as well); and
+    searches for garbage among millions of short-lived objects.
+    """
+    if not JIT:
+        return function
+    compiled = njit(function, _nrt=False, no_rewrites=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)
+    compiled.__class__ = _dispatcher_class(type(compiled), inner)
+    return compiled
+
+
+@cache
+def _dispatcher_class(kind: Any, inner: bool) -> Any:
+    class Dispatcher(kind):  # type: ignore[misc]
+        def _compile_for_args(self, *args: Any, **keywords: Any) -> Any:
+            collecting = gc.isenabled()
+            gc.disable()
+            try:
+                return super()._compile_for_args(*args, **keywords)
+            finally:
+                if collecting:
+                    gc.enable()
+
+    class Inner(kind):  # type: ignore[misc]
+        def __call__(self, *args: Any) -> Any:
+            if any(isinstance(value, np.void) and not isinstance(value, np.record) for value in args):
+                raise TypeError(
+                    f"{self.py_func.__name__} has no entry for Python, which runs it as plain Python: give it a row of "
+                    "a record array (states.view(np.recarray)[0]), or call it in a kernel"
+                )
+            return self.py_func(*args)
+
+    return Inner if inner else Dispatcher
+
+
 def rule(function: Callable[..., Any]) -> Any:
     """Compile a small function that never allocates, raises or prints, and inline it into its callers."""
-    return njit(function, inline="always", _nrt=False)
+    return _compile(function, inner=True, forceinline=True)
 
 
 def helper(function: Callable[..., Any]) -> Any:
     """Compile a larger function that never allocates; called, not inlined (keeps compile times low)."""
-    return njit(function, _nrt=False)
+    return _compile(function, inner=True)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a loop that Python calls: it releases the interpreter lock and is cached across processes."""
-    compiled = njit(function, nogil=True, _nrt=False)
+    compiled = _compile(function, inner=False, nogil=True)
     if JIT:
         _KERNELS.append(compiled)
         _enable_cache(compiled)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from patience_env.deals import advance, bits_at
 from patience_env.encoding import write_planes
 from patience_env.jit import kernel, rule
+from patience_env.lanes import copy_bytes
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
 
 OVER = 1
@@ -87,9 +88,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
             status[row] = bits
             seen |= bits
         if copies.shape[0] > 0:
-            copy = copies[row]
-            for i in range(mask.shape[0]):
-                copy[i] = mask[i]
+            copy_bytes(copies[row], 0, mask, 0, mask.shape[0])
         show(state, row, observations, scratch, blank, sizes)
     return seen
 

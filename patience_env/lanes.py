@@ -1,18 +1,21 @@
 """Thirty-two bytes, or half as many, at a time: what a compiler does not find by itself in loops over short rows.
 
-These are written in vector instructions, which LLVM maps to whatever the processor has, and work in compiled code only.
-They check no bounds: the caller sees to it that so many bytes lie behind each index.
+The intrinsics are written in vector instructions, which LLVM maps to whatever the processor has, and work in compiled
+code only. They check no bounds: the caller sees to it that so many bytes lie behind each index. `copy_bytes` and
+`mark_zeros` stand on them and run in plain Python too.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types as _types
 from numba.extending import intrinsic as _intrinsic
 
 from patience_env.cards import FACE_DOWN, PACK
+from patience_env.jit import JIT, rule
 
 # Numba's annotations know neither.
 types: Any = _types
@@ -42,6 +45,20 @@ def copy_half(typing_context, target, to, source, at):  # type: ignore[no-untype
         kinds = signature.args
         value = builder.load(_pointer(context, builder, kinds[2], args[2], args[3], _HALF), align=1)
         builder.store(value, _pointer(context, builder, kinds[0], args[0], args[1], _HALF), align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, source, types.uint64), generate
+
+
+@intrinsic
+def mark_half(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
+    """Write `HALF` bytes from `target[to]` on: 1 where the byte of `source`, from `at` on, is 0, else 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        value = builder.load(_pointer(context, builder, kinds[2], args[2], args[3], _HALF), align=1)
+        marks = builder.zext(builder.icmp_unsigned("==", value, ir.Constant(_HALF, [0] * HALF)), _HALF)
+        builder.store(marks, _pointer(context, builder, kinds[0], args[0], args[1], _HALF), align=1)
         return context.get_dummy_value()
 
     return types.void(target, types.uint64, source, types.uint64), generate
@@ -99,3 +116,41 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.int64), generate
+
+
+def _copy_plainly(target, to, source, at, count):  # type: ignore[no-untyped-def]
+    """Copy `count` bytes from `source[at]` on to `target[to]` on (flat int8 arrays that do not overlap)."""
+    target[to : to + count] = source[at : at + count]
+
+
+@rule
+def _copy_in_lanes(target, to, source, at, count):  # type: ignore[no-untyped-def]
+    """Do the same in compiled code: the last sixteen, where there are so many, over some of those before."""
+    if count >= HALF:
+        for i in range(0, count - HALF, HALF):
+            copy_half(target, np.uint64(to + i), source, np.uint64(at + i))
+        copy_half(target, np.uint64(to + count - HALF), source, np.uint64(at + count - HALF))
+    else:
+        for i in range(count):
+            target[np.uint64(to + i)] = source[np.uint64(at + i)]
+
+
+def _mark_plainly(target, to, source, at, count):  # type: ignore[no-untyped-def]
+    """Write `count` bytes from `target[to]` on: 1 where the byte of `source`, from `at` on, is 0, else 0."""
+    target[to : to + count] = source[at : at + count] == 0
+
+
+@rule
+def _mark_in_lanes(target, to, source, at, count):  # type: ignore[no-untyped-def]
+    """Do the same in compiled code."""
+    if count >= HALF:
+        for i in range(0, count - HALF, HALF):
+            mark_half(target, np.uint64(to + i), source, np.uint64(at + i))
+        mark_half(target, np.uint64(to + count - HALF), source, np.uint64(at + count - HALF))
+    else:
+        for i in range(count):
+            target[np.uint64(to + i)] = 1 if source[np.uint64(at + i)] == 0 else 0
+
+
+copy_bytes: Any = _copy_in_lanes if JIT else _copy_plainly
+mark_zeros: Any = _mark_in_lanes if JIT else _mark_plainly

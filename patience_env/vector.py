@@ -283,16 +283,19 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         seen = rows.advance(self._modes, self._deals, chosen, flat, masks if self.copy else None)
         rewards, terminated, truncated = self._settle()
         illegal = self._illegal() if seen & ILLEGAL else None
-        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and self._ended.any():
             extra = {**self._final(flat, illegal), **_with_companion("illegal_action", illegal, ~self._ended)}
             self._start(np.flatnonzero(self._ended), flat, masks, IDLE)
+            info = self._info(masks) | extra
         else:
-            extra = _with_companion("illegal_action", illegal, self._all)
-        return self._shaped(flat), rewards, terminated, truncated, self._info(masks) | extra
+            info = self._info(masks)
+            if illegal is not None:
+                info |= _with_companion("illegal_action", illegal, self._all)
+        return self._shaped(flat), rewards, terminated, truncated, info
 
     def _prepare(self, given: Any, actions: NDArray[np.int64]) -> None:
         """Set modes and deals of the coming step, which resets ended games; or raise before anything is changed."""
-        if self.autoreset_mode == AutoresetMode.DISABLED and self._ended.any():
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             ended = np.flatnonzero(self._ended).tolist()
             raise ResetNeeded(f"games {ended} have ended: reset them with options={{'reset_mask': ...}}")
         found = self._prepare_rows(actions)
@@ -352,11 +355,11 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         return np.asarray((self._rows.status & ILLEGAL) != 0)
 
     def _info(self, masks: NDArray[np.int8]) -> dict[str, Any]:
-        companions = np.ones((1 + len(self._live_info), self.num_envs), np.bool_)
+        companions = self._all_told.copy()
         info: dict[str, Any] = {"action_mask": masks, "_action_mask": companions[0]}
-        for companion, (name, value) in zip(companions[1:], self._live_info.items(), strict=True):
+        for i, (name, companion, value) in enumerate(self._told, 1):
             info[name] = value.copy()
-            info[f"_{name}"] = companion
+            info[companion] = companions[i]
         return info
 
     def _final(self, flat: NDArray[np.int8], illegal: NDArray[np.bool_] | None) -> dict[str, Any]:
@@ -415,12 +418,14 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._shape = (self.num_envs, *rows.shape)
         views = {name: rows.states[name] for name in self.layout.summary}
         self._live_info: dict[str, NDArray[Any]] = {"deal": self._deals, **views}
+        self._told = [(name, f"_{name}", value) for name, value in self._live_info.items()]
+        self._all_told = np.ones((1 + len(self._told), self.num_envs), np.bool_)
         self._live_observations = rows.flat.reshape(self._shape)
         self._flat_buffers = _Buffers(rows.flat.shape)
         self._mask_buffers = _Buffers(rows.masks.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ["game", "options", "layout", "_shape", "_live_info", "_live_observations"]
+        derived = ["game", "options", "layout", "_shape", "_live_info", "_told", "_all_told", "_live_observations"]
         derived += ["_flat_buffers", "_mask_buffers"]
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 

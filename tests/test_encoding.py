@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import njit
 from numpy.typing import NDArray
 
 from patience_env.cards import FACE_DOWN, card_code
@@ -20,7 +21,6 @@ from patience_env.encoding import (
 )
 from patience_env.env import PatienceEnv
 from patience_env.game import Counter, Layout
-from patience_env.jit import helper
 from playing import GAMES, legal_actions, scaled, variants
 
 POKER = "PatiencePoker-v0"
@@ -63,7 +63,7 @@ def test_planes_expand_the_cards_form(game_id: str, options: dict[str, Any]) -> 
             assert cards.observation_space.contains(narrow)
 
 
-@helper
+@njit
 def write(planes: Any, cards: Any, blank: Any, places: int, cells: int) -> None:
     write_planes(planes, cards, blank, places, cells)
 

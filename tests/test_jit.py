@@ -13,6 +13,7 @@ import pytest
 import patience_env
 from patience_env import deals, jit, kernels
 from patience_env.env import PatienceEnv
+from patience_env.games.poker_hands import CATEGORIES, category
 from playing import GAMES, run_python
 
 compiled = pytest.mark.compiled
@@ -24,15 +25,28 @@ NO_CACHE: dict[str, str | None] = {"NUMBA_CACHE_DIR": None}
 def test_rules_are_inlined_and_count_no_references() -> None:
     """`_nrt=False` is a semi-private option of Numba: this tells when a new version no longer takes it."""
     rule: Any = deals.next_bits
-    assert rule.targetoptions["inline"] == "always"
+    assert rule.targetoptions["forceinline"] is True
     assert rule.targetoptions["_nrt"] is False
     helper: Any = deals.shuffle
     assert helper.targetoptions["_nrt"] is False
-    assert helper.targetoptions.get("inline", "never") == "never"
+    assert not helper.targetoptions.get("forceinline", False)
     loop: Any = kernels.advance_rows
     assert loop.targetoptions["_nrt"] is False
     assert loop.targetoptions["nogil"] is True
     assert not loop.targetoptions.get("parallel", False)
+
+
+@compiled
+def test_inner_functions_have_no_entry_for_python_which_calls_them_as_plain_python() -> None:
+    for inner in (deals.bits_at, category):
+        assert inner.targetoptions["no_cpython_wrapper"] is True
+    assert deals.bits_at(0x9E3779B97F4A7C15) == deals.splitmix64(0, 1)[0]
+    assert category(1, 2, 3, 4, 5) == CATEGORIES.index("straight flush")
+    assert not deals.bits_at.signatures
+    states = np.zeros(1, np.dtype([("rng", np.uint64)]))
+    with pytest.raises(TypeError, match="record array"):
+        deals.next_bits(states[0])
+    assert deals.next_bits(states.view(np.recarray)[0]) == deals.splitmix64(0, 1)[0]
 
 
 @compiled

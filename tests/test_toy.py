@@ -57,7 +57,7 @@ def test_won_with_five_reds_returns_one(toy: str) -> None:
             names = [env.table()[f"place {i + 1}"][0] for i in range(3)]
             red = [i for i, name in enumerate(names) if name[1] in "HD"]
             total += env.step(red[0] if red else 0)[1]
-        if toy_patience.is_won(env._rows.states[0]):
+        if toy_patience.is_won(env._rows.states.view(np.recarray)[0]):
             assert total == pytest.approx(1.0)
             return
     pytest.fail("no deal was won")

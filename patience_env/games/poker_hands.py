@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from patience_env.jit import helper
 
 CATEGORIES = (
@@ -38,6 +40,17 @@ LOWEST_POINTS, HIGHEST_POINTS = -1_000_000, 1_000_000
 _ACE_HIGH = 0b1111000000001
 
 
+# By how many of the ten pairs of cards are of equal rank (0 to 6) + 7 * (0 no straight, 1 a straight, 2 one to the ace)
+# + 21 where all are of one suit: looked up, since branches on random cards are guessed wrong more often than not.
+_KINDS = np.array(
+    [HIGH_CARD, PAIR, TWO_PAIRS, TRIPLETS, FULL_HAND, HIGH_CARD, FOUR]
+    + 2 * 7 * [STRAIGHT]
+    + 7 * [FLUSH]
+    + 7 * [STRAIGHT_FLUSH]
+    + 7 * [ROYAL]
+)
+
+
 @helper
 def category(first, second, third, fourth, fifth):  # type: ignore[no-untyped-def]
     """Return the category, 0 to 9, of five different card codes (1 to 52)."""
@@ -55,22 +68,11 @@ def category(first, second, third, fourth, fifth):  # type: ignore[no-untyped-de
         + (1 if rc == re else 0)
         + (1 if rd == re else 0)
     )
-    if equal_pairs > 0:
-        if equal_pairs == 1:
-            return PAIR
-        if equal_pairs == 2:
-            return TWO_PAIRS
-        if equal_pairs == 3:
-            return TRIPLETS
-        return FULL_HAND if equal_pairs == 4 else FOUR
     ranks = (1 << ra) | (1 << rb) | (1 << rc) | (1 << rd) | (1 << re)
-    straight = ranks == _ACE_HIGH or ranks == (ranks & -ranks) * 31
+    straight = (1 if ranks == (ranks & -ranks) * 31 else 0) + (2 if ranks == _ACE_HIGH else 0)
     suit = a // 13
-    if suit == b // 13 and suit == c // 13 and suit == d // 13 and suit == e // 13:
-        if not straight:
-            return FLUSH
-        return ROYAL if ranks == _ACE_HIGH else STRAIGHT_FLUSH
-    return STRAIGHT if straight else HIGH_CARD
+    others = (suit ^ (b // 13)) | (suit ^ (c // 13)) | (suit ^ (d // 13)) | (suit ^ (e // 13))
+    return _KINDS[equal_pairs + 7 * straight + (21 if others == 0 else 0)]
 
 
 def check_scoring(value: Any) -> str | dict[str, float]:
