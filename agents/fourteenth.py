@@ -15,7 +15,6 @@ from patience_env.games.fourteenth import (
     PAIRS,
     PLACES,
     SECOND,
-    bits,
     count_fourteens,
     fourteens_at,
     lay,
@@ -23,6 +22,7 @@ from patience_env.games.fourteenth import (
     withdraw,
 )
 from patience_env.jit import helper, kernel
+from patience_env.lanes import count_ones
 
 ALL_PLACES = (1 << PLACES) - 1
 
@@ -33,7 +33,7 @@ def fewest_partners(state, among, free):  # type: ignore[no-untyped-def]
     fewest, chosen = PLACES, -1
     for place in range(PLACES):
         if (among >> place) & 1:
-            partners = bits(fourteens_at(state, place) & free)
+            partners = count_ones(fourteens_at(state, place) & free)
             if 0 < partners < fewest:
                 fewest, chosen = partners, place
     return chosen
@@ -63,7 +63,7 @@ def lines(state):  # type: ignore[no-untyped-def]
     count = 0
     for place in range(PLACES):
         if (cards >> place) & 1:
-            count += bits(LINE[place] & cards)
+            count += count_ones(LINE[place] & cards)
     return count // 2
 
 

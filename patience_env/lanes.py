@@ -1,8 +1,8 @@
 """Thirty-two bytes, or half as many, at a time: what a compiler does not find by itself in loops over short rows.
 
 The intrinsics are written in vector instructions, which LLVM maps to whatever the processor has, and work in compiled
-code only. They check no bounds: the caller sees to it that so many bytes lie behind each index. `copy_bytes` and
-`mark_zeros` stand on them and run in plain Python too.
+code only. They check no bounds: the caller sees to it that so many bytes lie behind each index. What games
+call stands at the end, and runs in plain Python too.
 """
 
 from __future__ import annotations
@@ -108,6 +108,66 @@ def marked_lanes(typing_context, source, at):  # type: ignore[no-untyped-def]
     return types.int64(source, types.uint64), generate
 
 
+def _seen(builder: Any, kinds: Any, args: Any, context: Any, at: Any) -> Any:
+    """Return `HALF` card codes, `FACE_DOWN` where `hidden` (args[3]) is not 0, of `cards` (args[2]) from `at` on."""
+    cards = builder.load(_pointer(context, builder, kinds[2], args[2], at, _HALF), align=1)
+    hidden = builder.load(_pointer(context, builder, kinds[3], args[3], at, _HALF), align=1)
+    down = builder.icmp_unsigned("!=", hidden, ir.Constant(_HALF, [0] * HALF))
+    return builder.select(down, ir.Constant(_HALF, [FACE_DOWN] * HALF), cards)
+
+
+def _store_some(builder: Any, kinds: Any, args: Any, context: Any, value: Any) -> None:
+    """Store the first `args[5]` of `HALF` bytes, and zeros for the others, in args[0] from args[1] on."""
+    count = builder.trunc(args[5], _BYTE)
+    zeros = ir.Constant(_HALF, [0] * HALF)
+    first = builder.insert_element(zeros, count, ir.Constant(ir.IntType(32), 0))
+    lanes = ir.VectorType(ir.IntType(32), HALF)
+    limit = builder.shuffle_vector(first, zeros, ir.Constant(lanes, [0] * HALF))
+    kept = builder.icmp_unsigned("<", ir.Constant(_HALF, list(range(HALF))), limit)
+    value = builder.select(kept, value, zeros)
+    builder.store(value, _pointer(context, builder, kinds[0], args[0], args[1], _HALF), align=1)
+
+
+@intrinsic
+def show_half(typing_context, target, to, cards, hidden, at, count):  # type: ignore[no-untyped-def]
+    """Write `HALF` bytes from `target[to]` on: `count` cards from `at` on as the player knows them, then zeros."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = _seen(builder, signature.args, args, context, args[4])
+        _store_some(builder, signature.args, args, context, value)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, cards, hidden, types.int64, types.uint64), generate
+
+
+@intrinsic
+def show_half_reversed(typing_context, target, to, cards, hidden, end, count):  # type: ignore[no-untyped-def]
+    """Write `HALF` bytes from `target[to]` on: the `count` cards before `end` as known, the last first, then zeros.
+
+    `HALF` bytes are read before `end`, more than `count`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = builder.sub(args[4], ir.Constant(ir.IntType(64), HALF))
+        value = _seen(builder, signature.args, args, context, start)
+        lanes = ir.VectorType(ir.IntType(32), HALF)
+        value = builder.shuffle_vector(value, value, ir.Constant(lanes, list(reversed(range(HALF)))))
+        _store_some(builder, signature.args, args, context, value)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, cards, hidden, types.int64, types.uint64), generate
+
+
+@intrinsic
+def count_bits(typing_context, bits):  # type: ignore[no-untyped-def]
+    """Return how many bits of an int64 are 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.int64), generate
+
+
 @intrinsic
 def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     """Return the number of the lowest bit of an int64 that is 1 (there must be one)."""
@@ -152,5 +212,64 @@ def _mark_in_lanes(target, to, source, at, count):  # type: ignore[no-untyped-de
             target[np.uint64(to + i)] = 1 if source[np.uint64(at + i)] == 0 else 0
 
 
+def _show_plainly(target, to, cards, hidden, at, count):  # type: ignore[no-untyped-def]
+    """Write `HALF` bytes as `show_half` does."""
+    target[to : to + HALF] = 0
+    shown = np.where(hidden[at : at + count] != 0, FACE_DOWN, cards[at : at + count])
+    target[to : to + count] = shown
+
+
+@rule
+def _show_in_lanes(target, to, cards, hidden, at, count):  # type: ignore[no-untyped-def]
+    show_half(target, np.uint64(to), cards, hidden, np.int64(at), np.uint64(count))
+
+
+def _show_back_plainly(target, to, cards, hidden, end, count):  # type: ignore[no-untyped-def]
+    """Write `HALF` bytes as `show_half_reversed` does."""
+    target[to : to + HALF] = 0
+    shown = np.where(hidden[end - count : end] != 0, FACE_DOWN, cards[end - count : end])
+    target[to : to + count] = shown[::-1]
+
+
+@rule
+def _show_back_in_lanes(target, to, cards, hidden, end, count):  # type: ignore[no-untyped-def]
+    show_half_reversed(target, np.uint64(to), cards, hidden, np.int64(end), np.uint64(count))
+
+
+def _count_plainly(bits):  # type: ignore[no-untyped-def]
+    """Return how many bits of a number are 1."""
+    return int(bits).bit_count()
+
+
+@rule
+def _count_in_lanes(bits):  # type: ignore[no-untyped-def]
+    return count_bits(np.int64(bits))
+
+
+def _lowest_plainly(bits):  # type: ignore[no-untyped-def]
+    """Return the number of the lowest bit that is 1 (there must be one)."""
+    return (int(bits) & -int(bits)).bit_length() - 1
+
+
+@rule
+def _lowest_in_lanes(bits):  # type: ignore[no-untyped-def]
+    return lowest_bit(np.int64(bits))
+
+
+def _marked_plainly(source, at):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `source[at]`: 1 where a byte is not 0."""
+    return sum(1 << i for i, value in enumerate(source[at : at + LANES]) if value)
+
+
+@rule
+def _marked_in_lanes(source, at):  # type: ignore[no-untyped-def]
+    return marked_lanes(source, np.uint64(at))
+
+
 copy_bytes: Any = _copy_in_lanes if JIT else _copy_plainly
 mark_zeros: Any = _mark_in_lanes if JIT else _mark_plainly
+show_cards: Any = _show_in_lanes if JIT else _show_plainly
+show_cards_back: Any = _show_back_in_lanes if JIT else _show_back_plainly
+count_ones: Any = _count_in_lanes if JIT else _count_plainly
+lowest_one: Any = _lowest_in_lanes if JIT else _lowest_plainly
+ones: Any = _marked_in_lanes if JIT else _marked_plainly

@@ -44,6 +44,7 @@ from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
 from patience_env.deals import draw_below, draw_card, reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Picture, Spot, Table, one_of
 from patience_env.jit import helper, rule
+from patience_env.lanes import copy_bytes
 
 PILES = 4
 FULL = 13
@@ -255,8 +256,7 @@ def observe(state, places):  # type: ignore[no-untyped-def]
             card = state.hand_at + 1 + i
             places[at + i] = state.deck[card] if card < PACK else EMPTY
         at += IN_STOCK
-    for i in range(17):
-        places[at + i] = state.unturned[i]
+    copy_bytes(places, at, state.unturned, 0, 17)
 
 
 @helper

@@ -48,6 +48,7 @@ from patience_env.cards import EMPTY, FACE_DOWN, RANKS, card_code, card_text, is
 from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
+from patience_env.lanes import copy_bytes
 
 PACKS = 4
 SIDE = 24
@@ -344,23 +345,19 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     for i in range(FOUNDATIONS):
         places[i] = SEQUENCE[np.uint64(i // 4), np.uint64(state.built[i])]
     following = FOUNDATIONS
-    for i in range(PLACES):
-        places[following + i] = state.covered[i]
+    copy_bytes(places, following, state.covered, 0, PLACES)
     following += PLACES
-    for i in range(PLACES):
-        places[following + i] = state.covering[i]
+    copy_bytes(places, following, state.covering, 0, PLACES)
     following += PLACES
     for colour in range(2):
         size = state.talon_size[colour]
         places[following + colour] = state.talon[TALON * colour + size - 1] if size > 0 else EMPTY
     following += 2
-    for i in range(2 * TALON):
-        places[following + i] = state.talon[i]
+    copy_bytes(places, following, state.talon, 0, 2 * TALON)
     following += 2 * TALON
     places[following] = state.in_pack[14] + state.in_pack[15]
     places[following + 1] = state.in_pack[13] + state.in_pack[16]
-    for i in range(17):
-        places[following + 2 + i] = state.in_pack[i]
+    copy_bytes(places, following + 2, state.in_pack, 0, 17)
 
 
 @helper

@@ -45,6 +45,7 @@ from patience_env.cards import EMPTY, PACK, SUITS, card_code, card_text, rank_of
 from patience_env.deals import draw_below
 from patience_env.game import Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
+from patience_env.lanes import copy_bytes
 
 ROWS = 10
 SIDE = 5
@@ -212,8 +213,7 @@ def is_won(state):  # type: ignore[no-untyped-def]
 @rule
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write the places of the rows from the middle outwards, then the foundations' top cards."""
-    for place in range(ROWS * LONGEST):
-        places[place] = state.wall[place]
+    copy_bytes(places, 0, state.wall, 0, ROWS * LONGEST)
     for suit in range(len(SUITS)):
         rank = int(state.founded[suit])
         places[ROWS * LONGEST + suit] = 13 * suit + rank if rank > 0 else EMPTY

@@ -51,6 +51,7 @@ from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
 from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
 from patience_env.jit import helper, rule
+from patience_env.lanes import copy_bytes, count_ones, lowest_one
 
 SIDE = 5
 PLACES = 25
@@ -66,9 +67,10 @@ BOTH = np.array(
     + list(combinations(range(PLACES), 2))
 )
 FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0]), np.ascontiguousarray(BOTH[:, 1])
-# ACTION[first, second]: the withdrawal of two places of one line.
-ACTION = np.zeros((PLACES, PLACES), np.int64)
-ACTION[FIRST[:PAIRS], SECOND[:PAIRS]] = np.arange(PAIRS)
+# ACTION[25 * place + other]: the withdrawal of two places of one line, in either order.
+ACTION = np.zeros(PLACES * PLACES, np.int64)
+ACTION[PLACES * FIRST[:PAIRS] + SECOND[:PAIRS]] = np.arange(PAIRS)
+ACTION[PLACES * SECOND[:PAIRS] + FIRST[:PAIRS]] = np.arange(PAIRS)
 # A bit for each other place in the row and the column of a place.
 LINE = np.array(
     [sum(1 << q for q in range(PLACES) if q != p and (q // 5 == p // 5 or q % 5 == p % 5)) for p in range(25)]
@@ -156,16 +158,6 @@ def deal(state):  # type: ignore[no-untyped-def]
 
 
 @rule
-def bits(number):  # type: ignore[no-untyped-def]
-    """Count the ones of a number of few ones."""
-    count = 0
-    while number:
-        number &= number - 1
-        count += 1
-    return count
-
-
-@rule
 def fourteens_at(state, place):  # type: ignore[no-untyped-def]
     """Return a bit for each place whose card makes fourteen with the card of a place in its line."""
     return state.have[SUM - RANK[state.cells[place]]] & LINE[place]
@@ -175,25 +167,29 @@ def fourteens_at(state, place):  # type: ignore[no-untyped-def]
 def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
     """Mark the fourteens among the first hundred actions; return how many they are."""
     count = 0
-    for place in range(np.uint64(PLACES)):
-        later = fourteens_at(state, place) >> np.int64(place) >> 1
-        second: Any = place
-        while later:
-            second += np.uint64(1)
-            if later & 1:
-                mask[ACTION[place, second]] = 1
-                count += 1
-            later >>= 1
+    for rank in range(1, SUM // 2 + 1):
+        places = np.int64(state.have[rank])
+        partners = np.int64(state.have[SUM - rank])
+        while places:
+            place = lowest_one(places)
+            places &= places - 1
+            if rank == SUM // 2:
+                partners = places  # two sevens make one fourteen
+            found = partners & LINE[np.uint64(place)]
+            count += count_ones(found)
+            while found:
+                mask[np.uint64(ACTION[np.uint64(PLACES * place + lowest_one(found))])] = 1
+                found &= found - 1
     return count
 
 
 @helper
 def count_fourteens(state):  # type: ignore[no-untyped-def]
     """Return how many fourteens lie in the square."""
-    count = 0
-    for place in range(PLACES):
-        count += bits(fourteens_at(state, place))
-    return count // 2
+    twice = 0
+    for place in range(np.uint64(PLACES)):
+        twice += count_ones(fourteens_at(state, place))
+    return twice // 2
 
 
 @rule
@@ -203,16 +199,6 @@ def makes_fourteen(state, first, second):  # type: ignore[no-untyped-def]
     b = RANK[state.cells[second]]
     others = ~((1 << first) | (1 << second))
     return (((state.have[SUM - b] & LINE[first]) | (state.have[SUM - a] & LINE[second])) & others) != 0
-
-
-@helper
-def leaves_fourteen(state, first, second, fourteens):  # type: ignore[no-untyped-def]
-    """Tell whether a fourteen lies in the square once two places are swapped; `fourteens` lie there now."""
-    at_first = fourteens_at(state, first)
-    at_second = fourteens_at(state, second)
-    if (at_first >> second) & 1 or fourteens > bits(at_first) + bits(at_second):
-        return True
-    return makes_fourteen(state, first, second)
 
 
 @helper
@@ -276,29 +262,47 @@ def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
     all_begin = any_swap_begins(state)
     spaces = np.int64(state.have[0])
     count = 0
-    for action in range(PAIRS, ACTIONS):
-        first = FIRST[action]
-        second = SECOND[action]
-        if not ((spaces >> first) | (spaces >> second)) & 1:
-            good = all_begin or can_be_completed(state, first, second)
-            mask[action] = good
-            count += good
+    action = PAIRS
+    for first in range(PLACES):
+        for second in range(first + 1, PLACES):
+            if not ((spaces >> first) | (spaces >> second)) & 1:
+                good = all_begin or can_be_completed(state, first, second)
+                mask[np.uint64(action)] = good
+                count += good
+            action += 1
     return count
 
 
 @helper
 def mark_second_swaps(state, mask):  # type: ignore[no-untyped-def]
-    """Mark the swaps that complete an exchange: of two other places, with a fourteen in the end; count them."""
+    """Mark the swaps that complete an exchange: of two other places, with a fourteen in the end; count them.
+
+    A fourteen lies there in the end if the two make one (and are in line, as they stay), if one of those that lie there
+    now has no part in the swap, or if the swap brings either card into line with a third that it makes one with.
+    """
     fourteens = count_fourteens(state)
     closed = np.int64(state.swapped | state.have[0])
     count = 0
-    for action in range(PAIRS, ACTIONS):
-        first = FIRST[action]
-        second = SECOND[action]
-        if not ((closed >> first) | (closed >> second)) & 1:
-            good = leaves_fourteen(state, first, second, fourteens)
-            mask[action] = good
-            count += good
+    action = PAIRS
+    for first in range(PLACES):
+        if (closed >> first) & 1:
+            action += PLACES - 1 - first
+            continue
+        partners = np.int64(state.have[SUM - RANK[state.cells[first]]]) & ~(1 << first)
+        at_first = partners & LINE[first]
+        idle = fourteens - count_ones(at_first)
+        for second in range(first + 1, PLACES):
+            if not (closed >> second) & 1:
+                wanted = np.int64(state.have[SUM - RANK[state.cells[second]]]) & ~(1 << second)
+                good = (
+                    (at_first >> second) & 1
+                    or idle > count_ones(wanted & LINE[second])
+                    or (wanted & LINE[first])
+                    or (partners & LINE[second])
+                )
+                mask[np.uint64(action)] = 1 if good else 0
+                count += 1 if good else 0
+            action += 1
     return count
 
 
@@ -356,11 +360,10 @@ def is_won(state):  # type: ignore[no-untyped-def]
 @rule
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write the square, the places of a first swap, the counts of unseen cards and, where limited, exchanges left."""
+    copy_bytes(places, 0, state.cells, 0, PLACES)
     for place in range(PLACES):
-        places[place] = state.cells[place]
         places[PLACES + place] = (state.swapped >> place) & 1
-    for i in range(17):
-        places[2 * PLACES + i] = state.unseen[i]
+    copy_bytes(places, 2 * PLACES, state.unseen, 0, 17)
     if state.allowed > 0:
         places[2 * PLACES + 17] = state.left
 

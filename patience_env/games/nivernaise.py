@@ -70,6 +70,7 @@ from patience_env.games.twin_foundations import (
     unseen_counters,
 )
 from patience_env.jit import helper, kernel, rule
+from patience_env.lanes import HALF, copy_bytes, lowest_one, ones, show_cards, show_cards_back
 
 FLANKS = 8
 LINE = 6
@@ -139,8 +140,11 @@ def look_into_packets(state):  # type: ignore[no-untyped-def]
     deep = vacancies(state) + 1
     for p in range(LINE):
         height = int(state.height[p])
-        for i in range(np.uint64(DEPTH * p + max(height - deep, 0)), np.uint64(DEPTH * p + height)):
-            see(state, i)
+        in_sight = (1 << height) - (1 << max(height - deep, 0))
+        unknown = ones(state.hidden, DEPTH * p) & in_sight
+        while unknown:
+            see(state, DEPTH * p + lowest_one(unknown))
+            unknown &= unknown - 1
 
 
 @kernel
@@ -301,9 +305,10 @@ def is_won(state):  # type: ignore[no-untyped-def]
 
 
 @rule
-def as_seen(state, i):  # type: ignore[no-untyped-def]
-    """Return what the player knows of `cards[i]`."""
-    return FACE_DOWN if state.hidden[i] else state.cards[i]
+def fill_half(places, start):  # type: ignore[no-untyped-def]
+    """Leave sixteen places empty."""
+    for i in range(np.uint64(start), np.uint64(start + HALF)):
+        places[i] = EMPTY
 
 
 @helper
@@ -315,21 +320,18 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     following = FLANKS + 8
     for p in range(LINE):
         height = int(state.height[p])
-        end = np.uint64(DEPTH * p + height)
-        for depth in range(np.uint64(height)):
-            places[np.uint64(following) + depth] = as_seen(state, end - np.uint64(1) - depth)
-        for depth in range(np.uint64(height), np.uint64(DEPTH)):
-            places[np.uint64(following) + depth] = EMPTY
+        show_cards_back(places, following, state.cards, state.hidden, DEPTH * p + height, height)
         following += DEPTH
-    stock = np.uint64(state.end - state.first)
-    first = np.uint64(STOCK + state.first)
-    for i in range(stock):
-        places[np.uint64(following) + i] = as_seen(state, first + i)
-    for i in range(stock, np.uint64(MOST_STOCK)):
-        places[np.uint64(following) + i] = EMPTY
+    stock = int(state.end) - int(state.first)
+    first = STOCK + int(state.first)
+    # What follows the stock's places is written over the excess of the last sixteen.
+    for i in range(0, MOST_STOCK, HALF):
+        if i < stock:
+            show_cards(places, following + i, state.cards, state.hidden, first + i, min(stock - i, HALF))
+        else:
+            fill_half(places, following + i)
     following += MOST_STOCK
-    for i in range(17):
-        places[following + i] = state.unseen[i]
+    copy_bytes(places, following, state.unseen, 0, 17)
     places[following + 17] = state.redeals
     places[following + 18] = vacancies(state)
 

@@ -45,6 +45,7 @@ from patience_env.cards import EMPTY, PACK, SUITS, card_code, card_text, rank_of
 from patience_env.deals import draw_below
 from patience_env.game import Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
+from patience_env.lanes import copy_bytes
 
 ROWS = 8
 COLUMNS = 14
@@ -220,8 +221,7 @@ def is_won(state):  # type: ignore[no-untyped-def]
 @rule
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write the card of each place in reading order."""
-    for place in range(PLACES):
-        places[place] = state.board[place]
+    copy_bytes(places, 0, state.board, 0, PLACES)
 
 
 @rule

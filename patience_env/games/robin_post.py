@@ -72,6 +72,7 @@ from patience_env.games.twin_foundations import (
     unseen_counters,
 )
 from patience_env.jit import helper, kernel, rule
+from patience_env.lanes import copy_bytes
 
 ROWS = (4, 5, 6, 7, 8, 7, 6, 5, 4)
 POSITIONS = sum(ROWS)
@@ -352,8 +353,7 @@ def is_won(state):  # type: ignore[no-untyped-def]
 @helper
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write the piles from the top down, the foundations, the waste from the top down, and the counters."""
-    for i in range(POSITIONS * DEPTH):
-        places[i] = state.layout[i]
+    copy_bytes(places, 0, state.layout, 0, POSITIONS * DEPTH)
     following = POSITIONS * DEPTH
     show_foundations(state, places, following)
     following += 8
@@ -363,8 +363,7 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     for i in range(wasted, np.uint64(PACK)):
         places[np.uint64(following) + i] = EMPTY
     following += PACK
-    for i in range(17):
-        places[following + i] = state.unseen[i]
+    copy_bytes(places, following, state.unseen, 0, 17)
     places[following + 17] = CARDS - state.first
     vacancies = 0
     for p in range(POSITIONS):

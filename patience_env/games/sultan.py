@@ -46,6 +46,7 @@ from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, card_code, card_te
 from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, whole_number
 from patience_env.jit import helper, rule
+from patience_env.lanes import copy_bytes
 
 PACKETS = 8
 DIVAN = 8
@@ -237,13 +238,11 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     following = PACKETS + DIVAN
     places[following] = state.talon[state.talon_size - 1] if state.talon_size > 0 else EMPTY
     following += 1
-    for i in range(STOCK):
-        places[following + i] = state.talon[i]
+    copy_bytes(places, following, state.talon, 0, STOCK)
     following += STOCK
     places[following] = state.redeals_left
     places[following + 1] = TO_PLAY - state.turned
-    for i in range(17):
-        places[following + 2 + i] = state.in_stock[i]
+    copy_bytes(places, following + 2, state.in_stock, 0, 17)
 
 
 @helper
