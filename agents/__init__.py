@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from patience_env.agents.learned import SB3Policy
     from patience_env.agents.patience_poker import FlushRankPolicy
     from patience_env.agents.policy import KernelPolicy, Policy, Turn, make_policy, parse_policy, policy_names, see
+    from patience_env.agents.solver import Solution, solve
 
 _HOMES = {
     "Arrangement": "arrangement",
@@ -30,6 +31,7 @@ _HOMES = {
     "Policy": "policy",
     "RandomPolicy": "basic",
     "SB3Policy": "learned",
+    "Solution": "solver",
     "Turn": "policy",
     "best_arrangement": "arrangement",
     "best_arrangements": "arrangement",
@@ -39,6 +41,7 @@ _HOMES = {
     "parse_policy": "policy",
     "policy_names": "policy",
     "see": "policy",
+    "solve": "solver",
 }
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "Policy",
     "RandomPolicy",
     "SB3Policy",
+    "Solution",
     "Turn",
     "best_arrangement",
     "best_arrangements",
@@ -58,6 +62,7 @@ __all__ = [
     "parse_policy",
     "policy_names",
     "see",
+    "solve",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The command line: `patience list`, `evaluate`, `play`, `render`, `train`, `train-value`.
+"""The command line: `patience list`, `evaluate`, `play`, `render`, `solve`, `train`, `train-value`, `figures`.
 
 Heavy modules are imported inside the commands, so that `patience --help` and `patience list` are quick.
 """
@@ -357,8 +357,17 @@ def _train_value(context: typer.Context) -> None:
 
 @app.command("figures", **_LAZY)
 def _figures(context: typer.Context) -> None:
-    """Write figures of strong Patience Poker: hands, scores, the settled table (patience figures --help)."""
-    _run_lazily("patience_env.training.figures", "figures", context.args)
+    """Write figures: of strong Patience Poker, or of which deals can be won (patience figures winnability --help)."""
+    if context.args[:1] == ["winnability"]:
+        _run_lazily("patience_env.training.winnability", "figures winnability", context.args[1:])
+    else:
+        _run_lazily("patience_env.training.figures", "figures", context.args)
+
+
+@app.command("solve", **_LAZY)
+def _solve(context: typer.Context) -> None:
+    """Tell whether a deal can be won when every card is known, and how (patience solve --help)."""
+    _run_lazily("patience_env.training.solve", "solve", context.args)
 
 
 @app.command("arrange", **_LAZY)

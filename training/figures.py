@@ -336,7 +336,9 @@ def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: 
 
 
 def command(
-    subject: Annotated[str, typer.Argument(help="What of: poker.")],
+    subject: Annotated[
+        str, typer.Argument(help="What of: poker; for winnability see patience figures winnability --help.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for JSON, Markdown and plots.")] = Path("docs/figures"),
     deals: Annotated[int, typer.Option(help="Deals for each placement and table.")] = DEALS,
     search_deals: Annotated[
@@ -353,7 +355,7 @@ def command(
     """
     try:
         if subject != "poker":
-            raise ValueError(f"there are no figures of {subject!r}: choose poker")
+            raise ValueError(f"there are no figures of {subject!r}: choose poker or winnability")
         if deals < 2 or search_deals < 0 or search_deals == 1:
             raise ValueError(f"--deals {deals} --search-deals {search_deals} is not allowed: give at least 2 (or 0)")
         with progress(quiet) as show:
