@@ -42,7 +42,7 @@ def replay(env: Any, solution: Solution) -> float:
 def test_wins_replay_in_the_registered_environment_from_the_deal_number(game_id: str) -> None:
     won = 0
     for deal in VALIDATION[: scaled(4, 1)]:
-        solution = solve(game_id, deal, positions=scaled(300_000, 100))
+        solution = solve(game_id, deal, positions=scaled(300_000, 30))
         assert solution.status in ("won", "lost", "unknown")
         assert (solution.limit == "") == (solution.status != "unknown")
         assert bool(solution.moves) == (solution.status == "won")
