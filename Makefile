@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-oldest test-slow test-fast check check-install bench clean
+.PHONY: demo test test-oldest test-slow test-fast check check-install docs bench clean
 
 # torch first and alone: the pinned version has a CPU build, and whatever asks for torch later finds it installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -51,9 +51,13 @@ check: $(STAMP)
 check-install: $(STAMP)
 	$(BIN)/python tests/check_install.py
 
+# The site, into site/: game pages and reference are made from docstrings, rule sheets and results.
+docs: $(STAMP)
+	$(BIN)/python -m mkdocs build --strict
+
 bench: $(STAMP)
 	$(BIN)/python tests/benchmarks/speed.py
 	$(BIN)/python tests/benchmarks/frames.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo
+	rm -rf $(VENV) $(VENV)-oldest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo site

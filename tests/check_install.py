@@ -2,7 +2,8 @@
 
 Builds the source distribution and, from that, the wheel. Installs the wheel without any extra: the README's first
 example must run from an empty folder, and whatever needs an extra must say the pip command that installs it. Then adds
-the `cli` extra alone: the command line must work, and say the same for what needs more.
+the `cli` extra alone: the command line must work, and say the same for what needs more; then `render`, for what needs
+`video`. At last the source distribution is installed in another environment, where the same example must run.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ COMMANDS = {
     "play PatiencePoker-v0 --option placement=fixed --hint ppo": "pip install 'patience-env[train]'",
     "render Sultan-v0 --policy greedy --deal 1 --out game.gif": 'pip install "patience-env[render]"',
     "render Sultan-v0 --policy greedy --deal 1 --out game.mp4": 'pip install "patience-env[render]"',
+    "arrange --deal 7 --prove 1": "pip install 'patience-env[solve]'",
+    "figures poker --deals 10 --search-deals 0 --out figures": "pip install 'patience-env[train]'",
+}
+WITH_RENDER = {
+    "render Sultan-v0 --policy greedy --deal 1 --out game.mp4": 'pip install "patience-env[render,video]"',
 }
 
 
@@ -113,7 +119,8 @@ def main() -> None:
         build = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]  # the wheel from the sdist
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
         (wheel,) = folder.glob("*.whl")
-        require(len(list(folder.glob("*.tar.gz"))) == 1, "sdist and wheel are built")
+        (source,) = folder.glob("*.tar.gz")
+        require(True, f"{source.name} and {wheel.name} are built")
         names = zipfile.ZipFile(wheel).namelist()
         tops = {path.split("/")[0] for path in names if ".dist-info/" not in path}
         require(tops == {"patience_env"}, f"the wheel installs {', '.join(sorted(tops))} alone")
@@ -139,6 +146,17 @@ def main() -> None:
         require(done.returncode == 0 and (place.empty / "game.svg").exists(), "patience render to SVG", done)
         for command, pip_command in COMMANDS.items():
             refuses(place, ["patience", *command.split()], pip_command, f"patience {command}")
+        place.install(f"{wheel}[render]")
+        for command, pip_command in WITH_RENDER.items():
+            refuses(place, ["patience", *command.split()], pip_command, f"patience {command}")
+
+        (folder / "source").mkdir()
+        other = Place(folder / "source")
+        other.install(str(source))
+        done = other.run("python", "-c", example)
+        require(
+            done.returncode == 0, "the README's first example runs where the source distribution is installed", done
+        )
     if FAILURES:
         sys.exit(f"{len(FAILURES)} checks failed")
 

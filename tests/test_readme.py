@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).resolve().parent.parent / "README.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+from blocks import ROOT, Block, blocks_of, run_python
+
+README = ROOT / "README.md"
+EXAMPLES = [block for block in blocks_of(README) if block.language == "python"]
 
 
 def test_there_are_examples() -> None:
@@ -17,13 +19,11 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_example_runs(number: int) -> None:
-    code = EXAMPLES[number]
-    for word, package in (("sb3", "sb3_contrib"), ("competition", "pettingzoo")):
-        if word in code:
-            pytest.importorskip(package)
-    exec(compile(code, f"README.md example {number + 1}", "exec"), {"__name__": "readme"})
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"line {example.line}")
+def test_example_runs(example: Block) -> None:
+    if example.missing:
+        pytest.skip(f"needs {', '.join(example.missing)}")
+    run_python(example, {"__name__": "readme"})
 
 
 @pytest.mark.compiled
@@ -45,3 +45,10 @@ def test_commands_of_play_and_watch_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_no_figure_is_left_to_be_filled_in() -> None:
     assert "@@" not in README.read_text("utf-8")
+
+
+def test_every_page_and_file_that_it_links_to_is_there() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README.read_text("utf-8"))
+    assert len(links) >= 10
+    for link in links:
+        assert (ROOT / link).exists(), link
