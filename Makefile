@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-oldest test-slow test-fast check check-install docs bench clean
+.PHONY: demo test test-oldest test-ray test-slow test-fast check check-install docs bench clean
 
 # torch first and alone: the pinned version has a CPU build, and whatever asks for torch later finds it installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -38,6 +38,18 @@ test-oldest: $(VENV)-oldest/installed
 	NUMBA_DISABLE_JIT=1 $(VENV)-oldest/bin/python -m pytest -m 'not slow and not compiled' \
 	    tests/test_env.py tests/test_vector.py tests/test_registration.py tests/test_wrappers.py
 
+# RLlib pins the oldest Gymnasium too, so Ray has an environment of its own; torch first and alone, as above.
+$(VENV)-ray/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-ray
+	sed 's/^gymnasium==.*/gymnasium==1.2.2/' constraints.txt > $(VENV)-ray/constraints.txt
+	$(VENV)-ray/bin/pip install --quiet --constraint $(VENV)-ray/constraints.txt torch
+	$(VENV)-ray/bin/pip install --quiet --constraint $(VENV)-ray/constraints.txt \
+	    --editable '.[train,ray]' pytest hypothesis
+	touch $@
+
+test-ray: $(VENV)-ray/installed
+	$(VENV)-ray/bin/python -m pytest -m ray tests/test_ray.py
+
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow'
 
@@ -60,4 +72,4 @@ bench: $(STAMP)
 	$(BIN)/python tests/benchmarks/frames.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo site
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-ray build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo site

@@ -867,6 +867,9 @@ class ValuePolicy(Policy):
             self._shipped[folder] = load_net(folder)
         return self._shipped[folder]
 
+    def files(self, options: Mapping[str, Any]) -> list[Path]:
+        return [shipped_folder("value", options) if self._path is None else Path(self._path)]
+
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
         """Raise ValueError where there is no model for the placement or the scoring table."""
         super().check(game, options)

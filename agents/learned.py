@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,10 @@ class SB3Policy(Policy):
 
     def start(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
+
+    def files(self, options: Mapping[str, Any]) -> list[Path]:
+        del options
+        return [Path(self._path)]
 
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
         layout = game.layout(options)

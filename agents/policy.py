@@ -13,6 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,19 +83,30 @@ class Policy(ABC):
         name: what tables call it.
         version: changed whenever its play changes; results tell it.
         game_id: the only game that it plays, or "" when it plays any.
+        share: an evaluation plays so many deals in one go, side by side, with a seed of their own, and may play such
+            shares on several cores. Slow policies give a small number, so that few deals make work for many cores.
     """
 
     name: str = ""
     version: int = 1
     game_id: str = ""
+    share: int = 250
 
     @abstractmethod
     def act(self, turn: Turn) -> NDArray[np.int64]:
         """Return a legal action for every position, int64, shape (n,)."""
 
     def start(self, seed: int) -> None:
-        """Seed the policy's own random choices; called once before an evaluation."""
+        """Seed the policy's own random choices; called before each share of an evaluation.
+
+        Nothing of what was played before may be left in them: shares are played in any order and by any process.
+        """
         del seed
+
+    def files(self, options: Mapping[str, Any]) -> list[Path]:
+        """Return the files and folders that its play under these options depends on, such as a saved model."""
+        del options
+        return []
 
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
         """Raise ValueError where this policy cannot play the game under these options."""

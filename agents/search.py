@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,7 @@ class SearchPolicy(Policy):
 
     name = "search"
     game_id = GAME.id
+    share = 10
 
     def __init__(
         self,
@@ -263,6 +265,9 @@ class SearchPolicy(Policy):
 
     def start(self, seed: int) -> None:
         self._seed = seed
+
+    def files(self, options: Mapping[str, Any]) -> list[Path]:
+        return self.line.files(options) + ([] if self.value is None else self.value.files(options))
 
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
         """Raise ValueError where the table was trained for another placement or scoring table."""

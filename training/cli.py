@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -121,6 +121,17 @@ def evaluate_policies(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policies' own random choices.")] = 0,
+    engine: Annotated[
+        str, typer.Option(help="What plays: local (this process), processes (of this machine) or ray (a cluster).")
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Workers of the engine; all cores if left out.", show_default=False),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The Ray cluster; Ray is started here if left out.", show_default=False),
+    ] = None,
     json_file: Annotated[
         str | None,
         typer.Option(
@@ -133,11 +144,15 @@ def evaluate_policies(
 ) -> None:
     """Compare policies on the same deals: mean, standard error, win rate, tableaus to 500, CPU time a move.
 
+    Whatever the engine and its workers, the results are the same to the last digit (but for the time).
+
     Example: patience evaluate PatiencePoker-v0 --policy flush-rank --policy greedy --option placement=fixed
     """
+    from patience_env.training.engines import WorkerError, check_engine, open_engine
     from patience_env.training.evaluate import IllegalChoiceError, check_writable, evaluate, paired, write_atomically
 
     try:
+        check_engine(engine, workers, address)
         game = get_game(env)
         options = game.check_options(read_options(option or []))
         game.new_states(1, options)  # refuses options that do not go together
@@ -149,11 +164,26 @@ def evaluate_policies(
         fail(error)
     results = []
     try:
-        for text, player in players:
-            with _progress(text, len(numbers)) as progress:
-                results.append(evaluate(player, env, numbers, options=options, seed=seed, name=text, progress=progress))
-    except IllegalChoiceError as error:
+        with nullcontext() if engine == "local" else open_engine(engine, workers, address) as players_engine:
+            for text, player in players:
+                played = player if players_engine is None else text
+                with _progress(text, len(numbers)) as progress:
+                    results.append(
+                        evaluate(
+                            played,
+                            env,
+                            numbers,
+                            options=options,
+                            seed=seed,
+                            name=text,
+                            progress=progress,
+                            engine=players_engine,
+                        )
+                    )
+    except (IllegalChoiceError, WorkerError) as error:
         fail(error, FAILED)
+    except ValueError as error:
+        fail(error)
     if json_file == "-":
         sys.stdout.write(report(results, deals))
         return
@@ -368,6 +398,12 @@ def _figures(context: typer.Context) -> None:
 def _solve(context: typer.Context) -> None:
     """Tell whether a deal can be won when every card is known, and how (patience solve --help)."""
     _run_lazily("patience_env.training.solve", "solve", context.args)
+
+
+@app.command("leaderboard", **_LAZY)
+def _leaderboard(context: typer.Context) -> None:
+    """Let the policies of every game play the standard deals; write JSON, a table and a plot (... --help)."""
+    _run_lazily("patience_env.training.leaderboard", "leaderboard", context.args)
 
 
 @app.command("arrange", **_LAZY)

@@ -9,29 +9,37 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import patience_env
-from patience_env.agents.policy import Policy, make_policy, parse_policy, see
+from patience_env.agents.policy import Policy, make_policy, parse_policy
 from patience_env.deals import check_deal
-from patience_env.game import Game, get_game, max_episode_steps
-from patience_env.kernels import OVER, won_rows
-from patience_env.table import Rows
+from patience_env.game import get_game
+from patience_env.training.shares import (
+    BATCH,
+    IllegalChoiceError,
+    Played,
+    Share,
+    cut,
+    fingerprint,
+    play_deals,
+    share_seed,
+    warm_up,
+)
 
-BATCH = 1024
+if TYPE_CHECKING:
+    from patience_env.training.engines import Engine
+
+__all__ = ["Evaluation", "IllegalChoiceError", "Paired", "Tableaus", "evaluate", "paired", "wilson"]
+
 Z_95 = 1.959963984540054  # the normal quantile of a two-sided 95% interval
 TARGET = 500
-
-
-class IllegalChoiceError(RuntimeError):
-    """A policy under evaluation chose an action that is not legal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +223,13 @@ def evaluate(
     name: str | None = None,
     batch: int = BATCH,
     progress: Callable[[int, int], None] | None = None,
+    engine: Engine | None = None,
 ) -> Evaluation:
     """Let a policy play each deal once and return how it did.
 
-    Up to `batch` deals are played side by side; a deal that ends makes room for the next one. Before each move the
-    hidden cards are dealt anew (`see`), so the policy cannot look at them.
+    The deals are played in shares of `policy.share`, each with a seed of its own (see `patience_env.training.shares`),
+    up to `batch` deals side by side; a deal that ends makes room for the next one. Before each move the hidden cards
+    are dealt anew (`see`), so the policy cannot look at them.
 
     Args:
         policy: a policy, or one written as text (see `parse_policy`).
@@ -228,36 +238,87 @@ def evaluate(
         options: the game's options.
         seed: of the policy's random choices and of the cards that it is shown for hidden ones.
         name: what to call the policy in the result; by default its text, or its own name.
-        progress: called after each round of moves with the numbers of deals finished and of moves made so far.
+        batch: most deals side by side.
+        progress: called after each round of moves (after each share, with an engine) with the numbers of deals finished
+            and of moves made so far.
+        engine: what plays the shares, such as several processes or a Ray cluster (see `patience_env.training.engines`);
+            None plays them here, one after the other. The result is the same but for the time it took.
 
     Raises:
-        TypeError, ValueError: an unknown game, policy, option or deal, or a policy that does not play this game.
+        TypeError, ValueError: an unknown game, policy, option or deal, a policy that does not play this game, or an
+            engine and a policy that is not written as text (other processes must make it themselves).
         IllegalChoiceError: the policy chose an illegal action.
+        WorkerError: an engine's workers died again and again.
     """
     game = get_game(env_id)
     checked = game.check_options(options or {})
     numbers = check_deals(deals)
     if batch < 1:
         raise ValueError(f"batch={batch} is not allowed: play at least one deal at a time")
+    text = policy if isinstance(policy, str) else None
     if isinstance(policy, str):
         known, given = parse_policy(policy)
-        name = policy if name is None else name
         policy = make_policy(known, env_id, **given)
+    called = name or text or policy.name or type(policy).__name__
     policy.check(game, checked)
-    match = _Match(policy, name or policy.name or type(policy).__name__, game, checked, numbers, seed, batch)
-    match.warm_up()
-    match.play(progress)
-    scores = game.scores and not checked.get("target")
+    if engine is None:
+        warm_up(policy, game, checked, int(numbers[0]))
+        parts: list[Played] = []
+        for number, some in enumerate(cut(numbers, policy.share)):
+            told = None if progress is None else _after(parts, progress)
+            seeded = share_seed(seed, number)
+            parts.append(play_deals(policy, called, game, checked, some, seeded, batch, told))
+    elif text is None:
+        raise ValueError(f"an engine plays policies written as text, which its workers make, not {policy!r}")
+    else:
+        shares = shares_of(text, policy, env_id, checked, numbers, seed)
+        found: dict[int, Played] = {}
+        for share, played in engine.play(shares):
+            found[share.number] = played
+            if progress is not None:
+                _after(list(found.values()), progress)(0, 0)
+        parts = [found[share.number] for share in shares]
+    return gather(called, policy, env_id, checked, numbers, seed, parts)
+
+
+def _after(parts: Sequence[Played], progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """Return a `progress` that counts on from the given shares."""
+    deals, moves = sum(len(part.returns) for part in parts), sum(int(part.lengths.sum()) for part in parts)
+    return lambda more_deals, more_moves: progress(deals + more_deals, moves + more_moves)
+
+
+def shares_of(
+    text: str, policy: Policy, env_id: str, options: Mapping[str, Any], deals: NDArray[np.uint64], seed: int
+) -> list[Share]:
+    """Return the shares of an evaluation; `text` is how the policy is written."""
+    printed = fingerprint(policy, get_game(env_id), options)
+    return [
+        Share(text, env_id, options, some, seed, number, printed)
+        for number, some in enumerate(cut(deals, policy.share))
+    ]
+
+
+def gather(
+    name: str,
+    policy: Policy,
+    env_id: str,
+    options: Mapping[str, Any],
+    deals: NDArray[np.uint64],
+    seed: int,
+    parts: Sequence[Played],
+) -> Evaluation:
+    """Return the evaluation whose shares, in their order, are `parts`."""
+    scores = get_game(env_id).scores and not options.get("target")
     return Evaluation(
-        policy=match.name,
+        policy=name,
         policy_version=policy.version,
         env=env_id,
-        options=checked,
-        deals=numbers,
-        returns=match.returns,
-        lengths=match.lengths,
-        won=None if scores else match.won,
-        seconds=match.seconds,
+        options=dict(options),
+        deals=deals,
+        returns=np.concatenate([part.returns for part in parts]),
+        lengths=np.concatenate([part.lengths for part in parts]),
+        won=None if scores else np.concatenate([part.won for part in parts]),
+        seconds=sum(part.seconds for part in parts),
         seed=seed,
         version=patience_env.__version__,
         cores=os.cpu_count() or 1,
@@ -301,114 +362,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-class _Match:
-    """One policy at a table of rows, each of which plays one deal after another until all are played."""
-
-    def __init__(
-        self,
-        policy: Policy,
-        name: str,
-        game: Game,
-        options: dict[str, Any],
-        deals: NDArray[np.uint64],
-        seed: int,
-        batch: int,
-    ) -> None:
-        self.policy, self.name, self.game, self.options, self.deals, self.seed = (
-            policy,
-            name,
-            game,
-            options,
-            deals,
-            seed,
-        )
-        self.limit = max_episode_steps(game.id)
-        self.returns = np.zeros(len(deals))
-        self.lengths = np.zeros(len(deals), np.int64)
-        self.won = np.zeros(len(deals), np.bool_)
-        self.seconds = 0.0
-        count = min(batch, len(deals))
-        self._rows = Rows(game, options, count, "cards", False)
-        self._playing = np.arange(count)  # which deal each row plays; -1 when none is left for it
-        self._next = count
-        self._finished = 0
-        self._keys = np.random.default_rng(seed)
-
-    def warm_up(self) -> None:
-        """Let the policy compile and load what it needs on one position, then seed it."""
-        one = Rows(self.game, self.options, 1, "cards", False)
-        one.reset(one.all_rows, self.deals[:1])
-        if one.masks.any():
-            self.policy.start(self.seed)
-            self.policy.act(see(self.game, self.options, one.states, one.masks, self.seed))
-        self.policy.start(self.seed)
-
-    def play(self, progress: Callable[[int, int], None] | None) -> None:
-        rows = self._rows
-        rows.reset(rows.all_rows, self.deals[: len(self._playing)])
-        actions = np.zeros(len(self._playing), np.int64)
-        self._end(rows.all_rows[~rows.masks.any(axis=1)])
-        while True:
-            live = np.flatnonzero(self._playing >= 0)
-            if not len(live):
-                return
-            actions[live] = self._choose(live)
-            rows.step(actions, self._playing < 0)
-            current = self._playing[live]
-            self.returns[current] += rows.rewards[live]
-            self.lengths[current] += 1
-            over = rows.status[live] & OVER != 0
-            if self.limit is not None:
-                over |= self.lengths[current] >= self.limit
-            self._end(live[over])
-            if progress is not None:
-                progress(self._finished, int(self.lengths.sum()))
-
-    def _choose(self, live: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the policy's legal choices in the given rows."""
-        rows = self._rows
-        turn = see(self.game, self.options, rows.states[live], rows.masks[live], int(self._keys.integers(2**63)))
-        begun = time.process_time()
-        given = self.policy.act(turn)
-        self.seconds += time.process_time() - begun
-        chosen = np.asarray(given)
-        if chosen.shape != (len(live),) or chosen.dtype.kind not in "iu":
-            raise IllegalChoiceError(
-                f"policy {self.name!r} gave {chosen.dtype} actions of shape {chosen.shape} for {len(live)} positions "
-                f"of {self.game.id}: whole numbers of shape ({len(live)},) are wanted"
-            )
-        inside = (chosen >= 0) & (chosen < rows.masks.shape[1])
-        legal = inside & (rows.masks[live, np.where(inside, chosen, 0)] != 0)
-        if not legal.all():
-            self._refuse(live, chosen, int(np.flatnonzero(~legal)[0]), inside)
-        return chosen.astype(np.int64)
-
-    def _refuse(self, live: NDArray[np.int64], chosen: NDArray[Any], i: int, inside: NDArray[np.bool_]) -> None:
-        row, action = live[i], int(chosen[i])
-        size = self._rows.masks.shape[1]
-        what = (
-            f" ({self.game.describe(self._rows.states[row], action)})" if inside[i] else f", outside 0 to {size - 1},"
-        )
-        deal = self._playing[row]
-        raise IllegalChoiceError(
-            f"policy {self.name!r} chose the illegal action {action}{what} at move {self.lengths[deal] + 1} of deal "
-            f"{self.deals[deal]} of {self.game.id}"
-        )
-
-    def _end(self, ended: NDArray[np.int64]) -> None:
-        """Note the end of the deals in the given rows and deal the next ones there, while there are any."""
-        rows = self._rows
-        while len(ended):
-            won = np.zeros(len(ended), np.bool_)
-            won_rows(rows.states[ended], won)
-            self.won[self._playing[ended]] = won
-            self._finished += len(ended)
-            fresh = ended[: len(self.deals) - self._next]
-            self._playing[ended] = -1
-            self._playing[fresh] = np.arange(self._next, self._next + len(fresh))
-            rows.reset(fresh, self.deals[self._playing[fresh]])
-            self._next += len(fresh)
-            # A deal may leave no legal action at all: it is over before it began.
-            ended = fresh[~rows.masks[fresh].any(axis=1)]

@@ -306,6 +306,11 @@ class ModelPolicy(Policy):
             folder = folder / "model"
         self.model = load_policy(folder)
 
+    def files(self, options: Mapping[str, Any]) -> list[Path]:
+        """Return the folder of the model."""
+        del options
+        return [Path(self.model.folder)]
+
     def check(self, game: Game, options: Mapping[str, Any]) -> None:
         """Raise ValueError where the model was trained for another game or under other options."""
         facts = self.model.facts

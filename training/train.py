@@ -22,11 +22,13 @@ from patience_env import __version__
 from patience_env.agents.policy import read_value
 from patience_env.deals import check_deal, named_deals
 from patience_env.game import get_game
+from patience_env.training.engines import WorkerError, check_engine, import_ray
 from patience_env.training.models import is_left_over, network_options, read_facts
 
 CHECKPOINT = "checkpoint.json"
 CURVE = "curve.json"
 MODEL_FOLDER = "model"
+ENGINES = ("sb3", "rllib")
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,9 @@ def train(
     settings: Mapping[str, Any] | None = None,
     deals: Sequence[int] | NDArray[np.uint64] | None = None,
     quiet: bool = False,
+    engine: str = ENGINES[0],
+    workers: int | None = None,
+    address: str | None = None,
 ) -> Outcome:
     """Train an agent and save it in `out / "model"`.
 
@@ -184,13 +189,22 @@ def train(
         settings: hyperparameters that override those of `hyperparameters.yaml`.
         deals: deal numbers of the learning curve; None takes the standard validation deals.
         quiet: show no progress.
+        engine: "sb3" (MaskablePPO, here) or "rllib" (RLlib's PPO, whose games are spread over a Ray cluster; such a run
+            keeps no checkpoint besides its model).
+        workers: RLlib's environment runners; None takes as many as there are cores.
+        address: of the Ray cluster (see `patience_env.training.engines`); None starts Ray on this machine.
 
     A resumed run draws new deals; it is as good as an uninterrupted one, but not the same step by step.
 
     Raises:
         ValueError: an argument that is not allowed; `out` holds something else, or a run and `resume` is False; the run
-            to be resumed differs, its files are damaged, or there is none. Nothing is changed then.
+            to be resumed differs, its files are damaged, or there is none; Ray is not installed, or does not answer at
+            the address. Nothing is changed then.
+        WorkerError: Ray cannot be started, or RLlib broke down.
     """
+    check_engine(engine, workers, address, ENGINES)
+    if resume and engine == "rllib":
+        raise ValueError("a run of the engine 'rllib' keeps no checkpoint to resume: leave --resume out")
     chosen = read_settings(env_id, settings)
     plan = Plan(env_id, get_game(env_id).check_options(options or {}), _check_seed(seed), chosen, __version__)
     if minutes is not None and not 0 < minutes < 1e6:
@@ -209,9 +223,16 @@ def train(
         limits = (saved["total_steps"], saved["total_seconds"]) if saved else (chosen["steps"], None)
     else:
         limits = (steps, None if minutes is None else 60.0 * minutes)
+    numbers = named_deals("validation") if deals is None else np.array([check_deal(deal) for deal in deals], np.uint64)
+    if engine == "rllib":
+        import_ray(address is None)
+        try:
+            from patience_env.training import rllib
+        except ImportError as error:
+            raise ValueError(f"engine 'rllib' needs pip install 'patience-env[train,ray]' ({error})") from error
+        return rllib.run(folder, plan, limits, numbers, quiet, workers, address)
     from patience_env.training.learner import Run
 
-    numbers = named_deals("validation") if deals is None else np.array([check_deal(deal) for deal in deals], np.uint64)
     return Run(folder, plan, limits, numbers, quiet).go()
 
 
@@ -286,6 +307,17 @@ def command(
         typer.Option("--set", help="A hyperparameter, name=value, such as learning_rate=3e-4; may be repeated."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="What trains: sb3 (here) or rllib (games spread over a Ray cluster; extra ray).")
+    ] = ENGINES[0],
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="RLlib's environment runners; all cores if left out.", show_default=False),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The Ray cluster; Ray is started here if left out.", show_default=False),
+    ] = None,
 ) -> None:
     """Train an agent for ENV and save it.
 
@@ -308,10 +340,16 @@ def command(
             resume=resume,
             settings=settings,
             quiet=quiet,
+            engine=engine,
+            workers=workers,
+            address=address,
         )
     except (TypeError, ValueError) as error:
         typer.echo(f"patience: error: {error}", err=True)
         raise typer.Exit(2) from None
+    except WorkerError as error:
+        typer.echo(f"patience: error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(1) from None
     except OSError as error:
         typer.echo(f"patience: error: the run in {str(folder)!r} cannot be written: {error}", err=True)
         raise typer.Exit(1) from None
