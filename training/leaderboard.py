@@ -40,7 +40,7 @@ from patience_env.training.evaluate import (
     shares_of,
     write_atomically,
 )
-from patience_env.training.levels import VARIANTS
+from patience_env.training.levels import VARIANTS, level
 from patience_env.training.models import replace_file
 from patience_env.training.shares import PROTOCOL, Played, Share
 
@@ -309,13 +309,8 @@ def game_text(env: str, options: Mapping[str, Any]) -> str:
 
 
 def cell(entry: Mapping[str, Any], most: int) -> str:
-    """Return how a policy fared: win rate with its interval and the mean share of cards, or the mean score."""
-    if entry["win_rate"] is None:
-        text = f"{entry['mean']:.2f} +- {entry['stderr'] or math.nan:.2f}"
-    else:
-        interval = f"[{entry['wilson_low']:.1%}, {entry['wilson_high']:.1%}]"
-        text = f"{entry['win_rate']:.1%} {interval}, {entry['mean']:.3f}"
-    return text if entry["deals"] == most else f"{text} ({entry['deals']:,})"
+    """Return how a policy fared, and on how many deals if not on the `most` that any played."""
+    return level(entry) if entry["deals"] == most else f"{level(entry)} ({entry['deals']:,})"
 
 
 def command_text(
@@ -343,7 +338,7 @@ def command_text(
     return shlex.join(words)
 
 
-def markdown(board: Mapping[str, Any], command: str) -> str:
+def markdown(board: Mapping[str, Any]) -> str:
     """Return the leaderboard as one Markdown table: a line a game, a column a policy."""
     entries = board["entries"]
     policies = list(dict.fromkeys(entry["policy"] for entry in entries))
@@ -352,9 +347,9 @@ def markdown(board: Mapping[str, Any], command: str) -> str:
     for entry in entries:
         games.setdefault(game_text(entry["env"], entry["options"]), []).append(entry)
     lines = [
-        f"Made by `{command}` (version {board['version']}): {most:,} {board['deals']} deals from {board['first_deal']} "
-        "on, or as many as the cell says in brackets. Win rate with its 95% Wilson interval, then the mean share of "
-        "cards played; Patience Poker: mean score +- standard error. Best mean in bold.",
+        f"Made by `{board['command']}` (version {board['version']}): {most:,} {board['deals']} deals from "
+        f"{board['first_deal']} on, or as many as the cell says in brackets. Win rate with its 95% Wilson interval, then "
+        "the mean share of cards played; Patience Poker: mean score +- standard error. Best mean in bold.",
         "",
         f"| game | {' | '.join(policies)} |",
         f"|{'---|' * (1 + len(policies))}",
@@ -501,10 +496,10 @@ def command(
         store = Cache(cache or cache_home())
         with _progress(quiet) as show:
             results = play(cases, store, partial(open_engine, engine, workers, address), show)
-        board = report(results, deals, reference)
+        board = {"command": made_by, **report(results, deals, reference)}
         drawn = draw(board)
         write_atomically(files[0], json.dumps(board, indent=1, allow_nan=False) + "\n")
-        write_atomically(files[1], markdown(board, made_by))
+        write_atomically(files[1], markdown(board))
         replace_file(files[2], drawn)
     except (TypeError, ValueError) as error:
         _fail(error, 2)

@@ -85,8 +85,8 @@ def expect(name: str, workers: int, handed: int) -> None:
     """Print what evaluations take on more cores."""
     handling, start = overhead(name, workers, handed)
     print(
-        f"Engine `{name}`: {1e6 * handling:.0f} us of its own process a share; {workers} workers had started and played "
-        f"their first share after {start:.1f} s.\n"
+        f"Engine `{name}`: {1e6 * handling:.0f} us of its own process a share; {workers} workers had started and "
+        f"played their first share after {start:.1f} s.\n"
     )
     heads = ["game", "policy", "deals a share", "CPU a share", "deals a second of one core"]
     heads += [f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES]
