@@ -798,10 +798,10 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, di
     Raises:
         ValueError: it is missing, damaged, changed, or made for other features.
     """
-    from patience_env.training.models import read_pair
+    from patience_env.training.models import read_pair, small
 
     path = Path(folder) / VALUE_MODEL
-    facts, tensors = read_pair(path, "value model")
+    facts, tensors = read_pair(path, "value model", small)
     if facts.get("game") != GAME.id or facts.get("features") != PARTS:
         raise ValueError(
             f"value model {str(path)!r} was made for {facts.get('game')} and other features of a line than this "

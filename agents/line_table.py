@@ -628,10 +628,10 @@ def load_table(folder: str | os.PathLike[str]) -> tuple[NDArray[np.float32], dic
     Raises:
         ValueError: it is missing, damaged, changed, or made for another layout of the table.
     """
-    from patience_env.training.models import read_pair
+    from patience_env.training.models import read_pair, small
 
     path = Path(folder) / MODEL
-    facts, tensors = read_pair(path, "line model")
+    facts, tensors = read_pair(path, "line model", small)
     if facts.get("game") != GAME.id or facts.get("shape") != SHAPE:
         raise ValueError(
             f"line model {str(path)!r} was made for {facts.get('game')} and a table of shape {facts.get('shape')}, but "

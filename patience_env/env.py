@@ -293,6 +293,7 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
             "sampling": int(self._stream[0]),
             "random": self.np_random.bit_generator.state,
             "size": self.game.state.itemsize,
+            "record": _record_digest(self.game),
         }
         # Some of NumPy's bit generators (not the usual one) hold arrays.
         head = json.dumps(facts, default=lambda array: array.tolist()).encode()
@@ -301,6 +302,8 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
 
     def set_state(self, state: bytes) -> None:
         """Go back to a state that `get_state` gave.
+
+        Its checksum tells damage, not malice: take states only from where programs may come from too.
 
         Raises:
             TypeError: no bytes.
@@ -312,10 +315,13 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
                 f"this state belongs to {facts['game']} with {facts['options']}, "
                 f"not to {self.game.id} with {self.options}"
             )
+        if facts.get("record") != _record_digest(self.game):
+            raise ValueError(
+                f"this state was saved by another version, whose record of {self.game.id} is laid out apart"
+            )
         if len(raw) != self.game.state.itemsize:
             raise ValueError(f"this state's record has {len(raw)} bytes, but {self.game.state.itemsize} are needed")
-        generator = np.random.Generator(getattr(np.random, facts["random"]["bit_generator"])())
-        generator.bit_generator.state = facts["random"]
+        generator = _generator_of(facts["random"])
         self._rows.states[:] = np.frombuffer(raw, self.game.state)
         self.np_random = generator
         self._set_deal(facts["deal"])
@@ -439,6 +445,12 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
         self._take_views()
 
 
+def _record_digest(game: Game) -> str:
+    """Return a digest of names, types and places of the fields of a game's record: what its bytes mean."""
+    fields = [(name, kind.base.str, kind.shape, at) for name, (kind, at, *_) in (game.state.fields or {}).items()]
+    return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
+
+
 def check_reset_options(options: Any, *known: str) -> dict[str, Any]:
     """Return the options of a reset, or raise TypeError or ValueError saying which there are."""
     if options is None:
@@ -474,4 +486,35 @@ def _read_state(state: Any) -> tuple[dict[str, Any], bytes]:
         raise ValueError("this state is damaged: its checksum does not match")
     start = len(MAGIC) + 4
     length = int.from_bytes(body[len(MAGIC) : start], "big")
-    return json.loads(body[start : start + length]), body[start + length :]
+    try:
+        facts = json.loads(body[start : start + length])
+        _check_facts(facts)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"these bytes are no state that get_state() returned: {error}") from error
+    return facts, body[start + length :]
+
+
+def _check_facts(facts: Any) -> None:
+    """Raise TypeError or ValueError unless the head of a saved state tells all that is needed."""
+    if not isinstance(facts, dict):
+        raise TypeError(f"its head is {type(facts).__name__}, not a dict")
+    for name, kind in {"game": str, "options": dict, "live": bool, "sampling": int, "random": dict}.items():
+        if type(facts.get(name)) is not kind:
+            raise TypeError(f"it must tell {name!r} as {kind.__name__}, not {facts.get(name)!r:.80}")
+    if "deal" not in facts or facts["deal"] is not None:
+        check_deal(facts.get("deal"))
+    if not 0 <= facts["sampling"] < 2**64:
+        raise ValueError(f"its sampling stream stands at {facts['sampling']!r:.80}, outside 0 to 2**64 - 1")
+
+
+def _generator_of(facts: dict[str, Any]) -> np.random.Generator:
+    """Return the random generator of a saved state; raise ValueError where it is none."""
+    maker = getattr(np.random, str(facts.get("bit_generator")), None)
+    if not (isinstance(maker, type) and issubclass(maker, np.random.BitGenerator)) or maker is np.random.BitGenerator:
+        raise ValueError(f"this state names no bit generator of NumPy, but {facts.get('bit_generator')!r:.80}")
+    generator = np.random.Generator(maker())
+    try:
+        generator.bit_generator.state = facts
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        raise ValueError(f"this state's random generator cannot be set up: {error!r:.200}") from error
+    return generator

@@ -32,6 +32,7 @@ from patience_env.deals import named_deals
 from patience_env.env import PatienceEnv
 from patience_env.games.patience_poker import CANVAS, SIDE
 from patience_env.games.poker_hands import SCORED
+from patience_env.training import value_command
 from patience_env.training.cli import main
 from patience_env.training.evaluate import evaluate
 from patience_env.training.value_training import Plan, ValueNet, ValueTraining, conditions_of, net_of
@@ -306,6 +307,42 @@ def test_a_training_that_was_killed_goes_on_and_ends_after_as_many_games(tmp_pat
     deals = named_deals("smoke")
     learned = evaluate(f"value:path={tmp_path}", POKER, deals, options=options).mean
     assert learned > evaluate("random", POKER, deals, options=options).mean + 10
+
+
+@pytest.mark.parametrize("kind", ["value", "line"])
+def test_a_training_killed_before_its_first_checkpoint_was_due_goes_on(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logs are written from the beginning: without a checkpoint beside them the folder could not be used again."""
+
+    def kill(*_: object, **__: object) -> Any:
+        raise KilledError
+
+    where = "value_training.ValueTraining._part" if kind == "value" else "line_training._Log._write"
+    monkeypatch.setattr(f"patience_env.training.{where}", kill)
+
+    def train(resume: bool) -> None:
+        if kind == "value":
+            plan = Plan("english", "fixed", 500, width=8, attempts=1, teacher="")
+            value_command.train_value_model(tmp_path, plan, resume=resume)
+        else:
+            value_command.train_line_model(tmp_path, "english", "fixed", games=10, resume=resume)
+
+    with pytest.raises(KilledError):
+        train(False)
+    assert (tmp_path / "tensorboard").is_dir()
+    with pytest.raises(ValueError, match="go on with it by --resume"):
+        train(False)
+    with pytest.raises(KilledError):
+        train(True)
+
+
+def test_parts_of_a_first_checkpoint_hinder_no_training(tmp_path: Path) -> None:
+    (tmp_path / ".checkpoint.json.7").write_bytes(b"half")
+    value_command.check_folder(tmp_path, "value.json", "checkpoint.json", False)
+    (tmp_path / "notes").write_bytes(b"")
+    with pytest.raises(ValueError, match="is not empty"):
+        value_command.check_folder(tmp_path, "value.json", "checkpoint.json", False)
 
 
 @pytest.mark.compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 import random
@@ -530,6 +531,20 @@ def test_damaged_states_are_refused_and_change_nothing() -> None:
             other.set_state(value)  # type: ignore[arg-type]
     assert (other.get_state(), seen(other)) == before
     assert saved.startswith(MAGIC)
+
+
+def test_states_of_another_layout_of_the_record_are_refused() -> None:
+    """A version may put the fields of a record into another order: the bytes would be misread."""
+    env = strict(POKER)
+    begin(env, 1, 5)
+    other = strict(POKER)
+    begin(other, 2, 3)
+    before = other.get_state()
+    reordered = np.dtype([(name, env.game.state[name]) for name in reversed(env.game.state.names or ())], align=True)
+    env.game = dataclasses.replace(env.game, state=reordered)
+    with pytest.raises(ValueError, match="saved by another version"):
+        other.set_state(env.get_state())
+    assert other.get_state() == before
 
 
 def test_states_of_other_options_and_games_are_refused() -> None:

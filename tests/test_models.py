@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import shutil
 import time
 from pathlib import Path
@@ -265,6 +267,65 @@ def test_a_harmed_model_is_refused_quickly(saved: Path, harm: Any, says: str) ->
     with pytest.raises(ValueError, match=says):
         ModelPolicy(str(saved))
     assert time.process_time() - start < 1.0
+
+
+def swell(folder: Path, suffix: str) -> None:
+    (file,) = folder.glob(f"model*{suffix}")
+    os.truncate(file, 6 * 2**30)  # a hole: it takes no room on the disk
+
+
+def fill_with_a_hole(folder: Path) -> None:
+    """Give the tensor file a head of 6 GiB of numbers, and so many zeros, under a right seal."""
+    size = 6 * 2**30
+    head = json.dumps({"more": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
+    tensor_file(folder).write_bytes(len(head).to_bytes(8, "little") + head)
+    os.truncate(tensor_file(folder), 8 + len(head) + size)
+    reseal(folder)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda folder: swell(folder, ".json"), "more than the 16,777,216 allowed"),
+        (lambda folder: swell(folder, ".safetensors"), "its tensors fill"),
+        (fill_with_a_hole, "'lines.column.0.bias', but"),
+        (lambda folder: reseal(folder, network="mlp", network_options={"width": 4096}), "does not fit its network"),
+    ],
+)
+def test_an_immense_model_is_refused_without_making_room_for_it(saved: Path, harm: Any, says: str) -> None:
+    load_policy(saved)
+    harm(saved)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    with pytest.raises(ValueError, match=says):
+        load_policy(saved)
+    assert time.process_time() - start < 1.0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+
+
+def test_a_full_disk_leaves_the_old_pair_and_no_part_of_a_file(saved: Path) -> None:
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_fresh(saved, placement="touching")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
+def test_what_a_kill_left_is_removed_before_more_is_written(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (saved / ".model-0123456789abcdef.safetensors.7").write_bytes(b"half")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(models, "replace_file", full)
+    with pytest.raises(OSError, match="No space"):
+        save_fresh(saved, placement="touching")
+    assert not list(saved.glob(".*"))
+    load_policy(saved)
 
 
 def test_facts_are_checked_before_anything_is_written(tmp_path: Path) -> None:

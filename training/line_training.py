@@ -107,6 +107,9 @@ def train_lines(
     train_games(0, *scratch, touching, 0.0, FIRST_RATE)  # compiles
     started = saved = time.monotonic()
     part = PART if games is None else math.ceil(games / PARTS)
+    if folder is not None and not resume:
+        # Before the logs, so that a training killed before its first checkpoint is due can be resumed too.
+        _save(folder, plan, values, visits, stream, done, spent)
     with _Log(folder) as log:
         while True:
             elapsed = spent + time.monotonic() - started

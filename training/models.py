@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,11 @@ _NEEDED = {
     "version": str,
 }
 BATCH = 4096
+# No file of facts is larger; a larger tensor file is read only when its head fits its size and what it is to hold.
+MOST_FACTS, MOST_UNSEEN, MOST_HEAD = 16 * 2**20, 64 * 2**20, 2**20
+_BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16}
+_BITS |= {"I8": 8, "U8": 8, "BOOL": 8}
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 # -- sealed pairs ------------------------------------------------------------------------------------------------
@@ -53,11 +59,16 @@ def _seal(facts: Mapping[str, Any]) -> str:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that at any moment either the old or the new content is there whole, even after a power cut."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(fresh, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    try:
+        with open(fresh, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        # On a full disk the part would take the room that is missing.
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def write_pair(path: Path, tensors: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
@@ -69,6 +80,9 @@ def write_pair(path: Path, tensors: Mapping[str, NDArray[Any]], facts: Mapping[s
     name = f"{path.stem}-{digest[:16]}.safetensors"
     sealed = {"format": FORMAT, **json.loads(json.dumps(facts)), "tensors": name, "sha256": digest}
     sealed["seal"] = _seal(sealed)
+    for other in path.parent.iterdir():
+        if other.name.startswith(".") and is_left_over(other.name, path):
+            other.unlink(missing_ok=True)  # what a kill left
     replace_file(path.with_name(name), content)
     replace_file(path, (json.dumps(sealed, indent=1) + "\n").encode())
     for other in path.parent.iterdir():
@@ -92,11 +106,14 @@ def read_facts(path: Path, what: str) -> dict[str, Any]:
         ValueError: the file is missing, cut short, of another format or changed since it was written.
     """
     try:
-        facts = json.loads(path.read_text("utf-8"))
+        size = path.stat().st_size
+        facts = json.loads(path.read_text("utf-8")) if size <= MOST_FACTS else None
     except FileNotFoundError:
         raise ValueError(f"{str(path.parent)!r} holds no {what}: there is no {path.name} in it") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{what} {str(path)!r} is damaged: it is no readable JSON ({error})") from None
+    if size > MOST_FACTS:
+        raise ValueError(f"{str(path)!r} is no {what}: its {size:,} bytes are more than the {MOST_FACTS:,} allowed")
     if not isinstance(facts, dict) or "format" not in facts or "seal" not in facts:
         raise ValueError(f"{str(path)!r} is no {what}: it has no format and no seal")
     if facts["format"] != FORMAT:
@@ -106,11 +123,40 @@ def read_facts(path: Path, what: str) -> dict[str, Any]:
     return facts
 
 
-def read_pair(path: Path, what: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _shapes_in(file: Path, size: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that the head of a safetensors file tells; ValueError where they do not fill its size."""
+    with open(file, "rb") as content:
+        length = int.from_bytes(content.read(8), "little")
+        if length > MOST_HEAD or 8 + length > size:
+            raise ValueError(f"a head of {length:,} bytes in a file of {size:,}")
+        head = json.loads(content.read(length))
+    if not isinstance(head, dict):
+        raise ValueError("its head is no JSON object")
+    shapes: dict[str, tuple[int, ...]] = {}
+    filled = 0
+    for name, facts in head.items():
+        if name == "__metadata__":
+            continue
+        shape = facts["shape"]
+        if not all(type(length) is int and length >= 0 for length in shape):
+            raise ValueError(f"tensor {name!r:.80} has the shape {shape!r:.80}")
+        shapes[name] = tuple(shape)
+        filled += math.prod(shape) * _BITS[facts["dtype"]] // 8
+    if 8 + length + filled != size:
+        raise ValueError(f"it has {size:,} bytes, but its tensors fill {8 + length + filled:,}")
+    return shapes
+
+
+def read_pair(
+    path: Path, what: str, fits: Callable[[Mapping[str, Any], Shapes], None] | None = None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the facts and the tensors of a sealed pair.
 
+    `fits(facts, shapes)` raises ValueError where tensors of these shapes are not what is wanted; it is asked before a
+    large file is read.
+
     Raises:
-        ValueError: as `read_facts`, or the tensor file is missing, cut short or changed.
+        ValueError: as `read_facts`, or the tensor file is missing, cut short, changed or not what `fits` wants.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -121,6 +167,14 @@ def read_pair(path: Path, what: str) -> tuple[dict[str, Any], dict[str, NDArray[
         raise ValueError(f"{what} {str(path)!r} names no tensor file beside it, but {name!r}")
     file = path.with_name(name)
     try:
+        size = file.stat().st_size
+        if size > MOST_UNSEEN:
+            try:
+                shapes = _shapes_in(file, size)
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise ValueError(f"{what} file {str(file)!r} is damaged or no safetensors file: {error}") from None
+            if fits is not None:
+                fits(facts, shapes)
         content = file.read_bytes()
     except OSError as error:
         raise ValueError(f"{what} {str(path)!r} lacks its tensor file {name!r}: {error.strerror}") from None
@@ -131,9 +185,20 @@ def read_pair(path: Path, what: str) -> tuple[dict[str, Any], dict[str, NDArray[
             f"but {str(facts.get('sha256'))[:16]} is right"
         )
     try:
-        return facts, load(content)
+        tensors = load(content)
     except (SafetensorError, ValueError, KeyError) as error:
         raise ValueError(f"{what} file {str(file)!r} is no safetensors file: {error}") from None
+    if fits is not None:
+        fits(facts, {name: array.shape for name, array in tensors.items()})
+    return facts, tensors
+
+
+def small(facts: Mapping[str, Any], shapes: Shapes) -> None:
+    """Raise ValueError where tensors are larger than any model's for which there is no other measure."""
+    del facts
+    numbers = sum(math.prod(shape) for shape in shapes.values())
+    if numbers > MOST_UNSEEN // 4:
+        raise ValueError(f"{numbers:,} numbers are more than any such model holds")
 
 
 # -- networks ----------------------------------------------------------------------------------------------------
@@ -234,24 +299,33 @@ def load_policy(folder: str | os.PathLike[str]) -> Model:
         ValueError: it is missing, damaged, changed, of another format, or does not fit this version's observations.
     """
     path = Path(folder) / MODEL
-    facts, tensors = read_pair(path, "model")
-    _check_facts(facts, f"model {str(path)!r}")
+    shape: list[Any] = []
+
+    def fits(facts: Mapping[str, Any], shapes: Shapes) -> None:
+        shape[:] = _network_of(facts, str(path))
+        _compare_shapes(shapes, _wanted_shapes(*shape), str(path))
+
+    facts, tensors = read_pair(path, "model", fits)
+    return Model(str(folder), facts, _build(*shape, tensors, str(path)))
+
+
+def _network_of(facts: Mapping[str, Any], path: str) -> tuple[str, dict[str, Any], Any, int]:
+    """Return network, its options, observation space and number of actions of a model's facts; or raise ValueError."""
+    _check_facts(facts, f"model {path!r}")
     game = get_game(facts["game"])
     try:
         layout = game.layout(game.check_options(facts["options"]))
     except TypeError as error:
-        raise ValueError(f"model {str(path)!r} does not fit this version: {error}") from error
+        raise ValueError(f"model {path!r} does not fit this version: {error}") from error
     space = observation_space(layout, facts["observation"])
     for name, saved, now in (
         ("observations of shape", tuple(facts["shape"]), space.shape),
         ("an action space of", facts["actions"], layout.actions),
     ):
         if saved != now:
-            raise ValueError(
-                f"model {str(path)!r} was saved for {name} {saved}, but this version of {game.id} has {now}"
-            )
-    shaping = network_options(facts["network"], _Required(facts["network_options"], str(path)))
-    return Model(str(folder), facts, _build(facts["network"], shaping, space, layout.actions, tensors, str(path)))
+            raise ValueError(f"model {path!r} was saved for {name} {saved}, but this version of {game.id} has {now}")
+    shaping = network_options(facts["network"], _Required(facts["network_options"], path))
+    return facts["network"], shaping, space, layout.actions
 
 
 class _Required(dict[str, Any]):
@@ -265,22 +339,41 @@ class _Required(dict[str, Any]):
         raise ValueError(f"model {self._path!r} does not tell the {name} of its network")
 
 
-def _build(
-    network: str, shaping: dict[str, Any], space: Any, actions: int, tensors: Mapping[str, NDArray[Any]], path: str
-) -> Any:
-    import torch
+def _make(network: str, shaping: dict[str, Any], space: Any, actions: int) -> Any:
     from gymnasium.spaces import Discrete
 
     maker, keywords = policy_class(network, shaping)
-    policy = maker(space, Discrete(actions), lambda _: 0.0, **keywords)
-    wanted = {name: tuple(tensor.shape) for name, tensor in policy.state_dict().items()}
-    for name in sorted(wanted.keys() | tensors.keys()):
-        have = tuple(tensors[name].shape) if name in tensors else "nothing"
+    return maker(space, Discrete(actions), lambda _: 0.0, **keywords)
+
+
+def _wanted_shapes(network: str, shaping: dict[str, Any], space: Any, actions: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a network's tensors without making it: from two small ones, since they grow with the width.
+
+    What a file asks for may be immense.
+    """
+    one, two = (_make(network, {**shaping, "width": width}, space, actions).state_dict() for width in (1, 2))
+    return {
+        name: tuple(a + (b - a) * (shaping["width"] - 1) for a, b in zip(one[name].shape, two[name].shape, strict=True))
+        for name in one
+    }
+
+
+def _compare_shapes(found: Shapes, wanted: Shapes, path: str) -> None:
+    for name in sorted(wanted.keys() | found.keys()):
+        have = tuple(found[name]) if name in found else "nothing"
         if have != wanted.get(name, "nothing"):
             raise ValueError(
                 f"model {path!r} does not fit its network: it holds {have} for tensor {name!r}, "
                 f"but {wanted.get(name, 'nothing')} is needed"
             )
+
+
+def _build(
+    network: str, shaping: dict[str, Any], space: Any, actions: int, tensors: Mapping[str, NDArray[Any]], path: str
+) -> Any:
+    import torch
+
+    policy = _make(network, shaping, space, actions)
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError(f"model {path!r} holds numbers that are not finite")
     policy.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()})

@@ -22,6 +22,7 @@ from patience_env.games.poker_hands import TABLES
 from patience_env.training.evaluate import Evaluation, evaluate
 from patience_env.training.line_training import CHECKPOINT as LINE_CHECKPOINT
 from patience_env.training.line_training import SECONDS, LineTable, check_line_plan, read_scoring, train_lines
+from patience_env.training.models import is_left_over
 
 KINDS = {"value": VALUE_MODEL, "line": MODEL}
 
@@ -37,7 +38,8 @@ def check_folder(folder: Path, model: str, checkpoint: str, resume: bool) -> Non
         raise ValueError(f"{str(folder)!r} holds a training already: go on with it by --resume, or choose another")
     elif (folder / model).exists():
         raise ValueError(f"{str(folder)!r} already holds a model ({model}): choose another folder, or remove it first")
-    elif folder.is_dir() and any(folder.iterdir()):
+    # A kill while the first checkpoint was written may have left parts of it.
+    elif folder.is_dir() and not all(is_left_over(path.name, folder / checkpoint) for path in folder.iterdir()):
         raise ValueError(f"{str(folder)!r} is not empty: choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -406,6 +406,8 @@ class ValueTraining:
         """
         from torch.utils.tensorboard import SummaryWriter
 
+        if not (self.folder / CHECKPOINT).exists():
+            self.save_checkpoint()  # before the logs, so that a kill before the first one is due can be resumed too
         writer = SummaryWriter(str(self.folder / "tensorboard"))
         saved = began = time.monotonic()
         spent = self.seconds

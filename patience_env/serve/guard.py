@@ -12,6 +12,7 @@ import asyncio
 import ipaddress
 import json
 import socket
+import struct
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -25,6 +26,7 @@ MOST_BYTES = 64 * 1024
 MOST_DEPTH = 16
 BODY_SECONDS = 10.0
 HEAD_SECONDS = 10.0
+TAKE_SECONDS = 60.0
 SAFE = ("GET", "HEAD", "OPTIONS")
 HEADERS = [
     (
@@ -209,22 +211,26 @@ def patient_protocol() -> Any:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class PatientProtocol(H11Protocol):
-        """Cuts a connection on which a request's head is not complete, or an answer moves on, for too long."""
+        """Cuts a connection on which a request's head is not complete, or an answer moves on, for too long.
+
+        A client that takes its answers in drops is cut too, after `TAKE_SECONDS` in which some was always waiting.
+        """
 
         _watch: asyncio.TimerHandle | None = None
         _idle_since: float = 0.0
         _unsent: int = 0
+        _owing_since: float = 0.0
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             # Head and body of an answer are written one after the other: without this the second waits 40 ms for the
             # first one's acknowledgement. (asyncio sets it, but not for sockets made as uvicorn makes them.)
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._idle_since = self.loop.time()
+            self._idle_since = self._owing_since = self.loop.time()
             self._look_again()
 
         def _look_again(self) -> None:
-            self._watch = self.loop.call_later(HEAD_SECONDS / 2, self._look)
+            self._watch = self.loop.call_later(min(HEAD_SECONDS, TAKE_SECONDS) / 2, self._look)
 
         def _look(self) -> None:
             if self.transport is None:
@@ -236,7 +242,13 @@ def patient_protocol() -> Any:
             if working and moving:
                 self._idle_since = now
             self._unsent = unsent
-            if now - self._idle_since > HEAD_SECONDS:
+            if unsent == 0:
+                self._owing_since = now
+            if now - self._idle_since > HEAD_SECONDS or now - self._owing_since > TAKE_SECONDS:
+                # Without this the system would go on keeping what was not taken for as long as the client likes.
+                self.transport.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 self.transport.abort()
                 return
             self._look_again()

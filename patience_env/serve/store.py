@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS sessions (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_use ON sessions (used);
 """
+# How the facts of a game and of a match look as JSON before the first move.
+_UNPLAYED = ('%"actions": []%', '%"played": [[[], %')
 
 
 class StoreError(Exception):
@@ -42,7 +44,8 @@ class Store:
         path: the file, made where there is none.
         most: how many sessions are kept; when there are more, the one unused for longest makes way.
         max_age: sessions unused for so many seconds are forgotten.
-        keep: sessions used within so many seconds never make way for new ones.
+        keep: sessions in which something was played, and which were used within so many seconds, never make way for
+            new ones.
 
     Raises:
         StoreError: it cannot be opened, another program uses it, or it is no file of this format.
@@ -78,7 +81,7 @@ class Store:
         """Store a new session under an unused name; return the names of those that made way for it.
 
         Raises:
-            FullError: there are `most` sessions, all used within the last `keep` seconds.
+            FullError: there are `most` sessions, all played in and used within the last `keep` seconds.
             StoreError: the file cannot be written.
         """
         now = time.time()
@@ -89,14 +92,7 @@ class Store:
             ]
             count = self._file.execute("SELECT COUNT(*) FROM sessions").fetchone()[0] - len(gone)
             if count >= self.most:
-                oldest, used = self._file.execute(
-                    "SELECT id, used FROM sessions WHERE used >= ? ORDER BY used LIMIT 1", (now - self.max_age,)
-                ).fetchone()
-                if used > now - self.keep:
-                    raise FullError(
-                        f"{self.most} games are in progress here, all played lately: try again in some minutes"
-                    )
-                gone.append(str(oldest))
+                gone.append(self._least_missed(now))
             with self._file:
                 self._file.execute("BEGIN")
                 self._file.executemany("DELETE FROM sessions WHERE id = ?", [(one,) for one in gone])
@@ -104,6 +100,22 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f"the data file cannot be written: {_reason(error)}") from error
         return gone
+
+    def _least_missed(self, now: float) -> str:
+        """Return the session that makes way: the one unused for longest, or else the oldest that nobody has played in.
+
+        Else a flood of games that are only begun would keep all others out for as long as `keep`.
+        """
+        fresh = "SELECT id, used FROM sessions WHERE used >= ?"
+        oldest, used = self._file.execute(f"{fresh} ORDER BY used LIMIT 1", (now - self.max_age,)).fetchone()
+        if used <= now - self.keep:
+            return str(oldest)
+        unplayed = self._file.execute(
+            f"{fresh} AND (facts LIKE ? OR facts LIKE ?) ORDER BY used LIMIT 1", (now - self.max_age, *_UNPLAYED)
+        ).fetchone()
+        if unplayed is None:
+            raise FullError(f"{self.most} games are in progress here, all played lately: try again in some minutes")
+        return str(unplayed[0])
 
     def change(self, name: str, facts: dict[str, Any]) -> None:
         """Store the new facts of a session.

@@ -219,16 +219,31 @@ def test_a_damaged_row_is_told_and_the_others_live(tmp_path, damage):
 
 def test_sessions_are_capped_in_number(tmp_path):
     with make_client(tmp_path / "kept.sqlite3", most=2, keep=60.0) as client:
-        first, second = begin(client), begin(client)
+        first, second = play(client, begin(client)), play(client, begin(client))
         reply = client.post("/api/sessions", json={"game": "PatiencePoker-v0"})
         assert reply.status_code == 503
         assert "2 games are in progress" in reply.json()["error"]
-        assert play(client, first)["step"] == play(client, second)["step"] == 1
+        assert play(client, first)["step"] == play(client, second)["step"] == 2
     with make_client(tmp_path / "swept.sqlite3", most=2, keep=0.0) as client:
         first, second = begin(client), begin(client)
         third = begin(client)
         assert client.get(f"/api/sessions/{first['id']}").status_code == 404
         assert play(client, second)["step"] == play(client, third)["step"] == 1
+
+
+def test_games_that_nobody_plays_make_way_at_once(tmp_path):
+    """A flood of games that are only begun neither keeps new ones out nor costs a game that is being played."""
+    with make_client(tmp_path / "games.sqlite3", most=3, keep=3600.0) as client:
+        mine = play(client, begin(client, **FIXED))
+        match = play(client, start_match(client).json())
+        for _ in range(5):
+            latest = begin(client)
+        idle = start_match(client).json()
+        assert client.get(f"/api/sessions/{latest['id']}").status_code == 404
+        newest = begin(client)
+        assert client.get(f"/api/sessions/{idle['id']}").status_code == 404
+        for kept, step in ((mine, 1), (match, 1), (newest, 0)):
+            assert client.get(f"/api/sessions/{kept['id']}").json()["step"] == step
 
 
 def test_sessions_grow_old(tmp_path):
@@ -727,3 +742,21 @@ def test_slow_clients_are_cut_while_others_are_served(tmp_path, monkeypatch):
             time.sleep(2.5)  # it must have been cut before it begins to read
             answers = read_all(greedy).count(b"HTTP/1.1 200")
             assert 0 < answers < 200
+
+
+def test_a_client_that_takes_its_answers_in_drops_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "TAKE_SECONDS", 2.0)
+    ask = b"GET /cards.svg HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    with real_server(tmp_path / "games.sqlite3") as port, socket.socket() as slow, socket.socket() as quick:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        slow.settimeout(30)
+        slow.connect(("127.0.0.1", port))
+        slow.sendall(ask * 400)
+        end = time.monotonic() + 25
+        with pytest.raises(ConnectionError):  # noqa: PT012
+            while time.monotonic() < end:
+                time.sleep(0.2)
+                slow.recv(1024)
+        quick.connect(("127.0.0.1", port))
+        quick.sendall(ask[:-2] + b"connection: close\r\n\r\n")
+        assert read_all(quick).startswith(b"HTTP/1.1 200")
