@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from patience_env.agents.patience_poker import FlushRankPolicy
     from patience_env.agents.policy import KernelPolicy, Policy, Turn, make_policy, parse_policy, policy_names, see
     from patience_env.agents.solver import Solution, solve
+    from patience_env.agents.tree_search import FlatMonteCarloPolicy, UCTPolicy
 
 _HOMES = {
     "Arrangement": "arrangement",
+    "FlatMonteCarloPolicy": "tree_search",
     "FlushRankPolicy": "patience_poker",
     "GreedyPolicy": "basic",
     "KernelPolicy": "policy",
@@ -33,6 +35,7 @@ _HOMES = {
     "SB3Policy": "learned",
     "Solution": "solver",
     "Turn": "policy",
+    "UCTPolicy": "tree_search",
     "best_arrangement": "arrangement",
     "best_arrangements": "arrangement",
     "best_tableau": "arrangement",
@@ -46,6 +49,7 @@ _HOMES = {
 
 __all__ = [
     "Arrangement",
+    "FlatMonteCarloPolicy",
     "FlushRankPolicy",
     "GreedyPolicy",
     "KernelPolicy",
@@ -54,6 +58,7 @@ __all__ = [
     "SB3Policy",
     "Solution",
     "Turn",
+    "UCTPolicy",
     "best_arrangement",
     "best_arrangements",
     "best_tableau",

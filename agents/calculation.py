@@ -105,18 +105,26 @@ def worth(state, action):  # type: ignore[no-untyped-def]
     return value + PLAYABLE * playable(state)
 
 
+@helper
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the action after which the position is worth most, the first of equals; `spare` is room for one state."""
+    best = -1.0e300
+    chosen = -1
+    for action in range(ACTIONS):
+        if mask[action]:
+            spare[0] = state
+            value = worth(spare[0], action)
+            if value > best:
+                best = value
+                chosen = action
+    return chosen
+
+
 @kernel
 def best_worth(states, scratch, masks, actions):  # type: ignore[no-untyped-def]
-    """Write the action after which the position is worth most, the first of equals."""
+    """Write the choice of the rule of thumb for every row."""
     for row in range(states.shape[0]):
-        best = -1.0e300
-        for action in range(ACTIONS):
-            if masks[row, action]:
-                scratch[0] = states[row]
-                value = worth(scratch[0], action)
-                if value > best:
-                    best = value
-                    actions[row] = action
+        actions[row] = thumb(states[row], scratch, masks[row], states[row].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -133,3 +141,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

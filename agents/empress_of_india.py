@@ -54,7 +54,7 @@ def evenest(state, mask, first, higher):  # type: ignore[no-untyped-def]
 
 
 @helper
-def choose(state, mask):  # type: ignore[no-untyped-def]
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
     """Play what can be played, pair cards of equal height, else deal on; with the pack out pair whatever is most alike.
 
     Pairs of equal height never lock each other. A pairing takes from the colour with the larger talon, which gives up
@@ -76,7 +76,7 @@ def choose(state, mask):  # type: ignore[no-untyped-def]
 def play_by_thumb(states, masks, actions):  # type: ignore[no-untyped-def]
     """Write the choice of the rule of thumb for every row."""
     for row in range(states.shape[0]):
-        actions[row] = choose(states[row], masks[row])
+        actions[row] = thumb(states[row], states, masks[row], states[row].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -88,3 +88,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import rank_of, suit_of
 from patience_env.games.fortress import ACTIONS, LONGEST, ROWS
 from patience_env.jit import helper, kernel, rule
+from patience_env.kernels import nth_legal
 
 TO_FOUNDATION = 1000
 REVERSE = 800
@@ -79,35 +82,30 @@ def worth(state, row, other):  # type: ignore[no-untyped-def]
     return value + (1 if card < onto else 0)
 
 
-@rule
-def nth_legal(mask, n):  # type: ignore[no-untyped-def]
-    """Return the n-th legal action, counting from 0."""
+@helper
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the move that the old advice ranks highest, the first of equals.
+
+    Where it advises against all of them the random `bits` choose, so that play does not go in circles.
+    """
+    best = 0
+    count = 0
+    chosen = -1
     for action in range(ACTIONS):
         if mask[action]:
-            if n == 0:
-                return action
-            n -= 1
-    return -1
+            count += 1
+            value = worth(state, action // ROWS, action % ROWS)
+            if value > best:
+                best = value
+                chosen = action
+    return chosen if best > 0 else nth_legal(mask, np.int64(int(bits) >> 33) % count)
 
 
 @kernel
 def follow_advice(states, masks, actions):  # type: ignore[no-untyped-def]
-    """Write the move that the old advice ranks highest in every row, the first of equals.
-
-    Where it advises against all of them, `rng`, drawn anew for each turn, chooses, so that play does not go in circles.
-    """
+    """Write the choice of the rule of thumb for every row; `rng`, drawn anew for each turn, is its chance."""
     for i in range(states.shape[0]):
-        best = 0
-        count = 0
-        for action in range(ACTIONS):
-            if masks[i, action]:
-                count += 1
-                value = worth(states[i], action // ROWS, action % ROWS)
-                if value > best:
-                    best = value
-                    actions[i] = action
-        if best == 0:
-            actions[i] = nth_legal(masks[i], (int(states[i].rng) >> 33) % count)
+        actions[i] = thumb(states[i], states, masks[i], states[i].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -119,3 +117,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

@@ -25,6 +25,9 @@ from patience_env.jit import helper, kernel
 from patience_env.lanes import count_ones
 
 ALL_PLACES = (1 << PLACES) - 1
+# What fourteens, couples and lines are worth; with so few cards whole exchanges are looked through.
+GREEDY, THUMB = np.array([1, 0, 0]), np.array([1, 4, 1])
+FEW = 8
 
 
 @helper
@@ -114,22 +117,41 @@ def after_swap(state, action, weights, few):  # type: ignore[no-untyped-def]
     return worth(state, weights)
 
 
+@helper
+def most_worth(state, spare, mask, weights, few):  # type: ignore[no-untyped-def]
+    """Return the action after which the position is worth most, the first of equals; `spare` is room for one state."""
+    best = -1
+    chosen = -1
+    for action in range(ACTIONS):
+        if mask[action]:
+            spare[0] = state
+            if action < PAIRS:
+                value = after_withdrawal(spare[0], action, weights)
+            else:
+                value = after_swap(spare[0], action, weights, few)
+            if value > best:
+                best = value
+                chosen = action
+    return chosen
+
+
+@helper
+def greedy(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the action that leaves most fourteens among the cards that lie there."""
+    return most_worth(state, spare, mask, GREEDY, 0)
+
+
+@helper
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the action after which fourteens, couples and lines are worth most."""
+    return most_worth(state, spare, mask, THUMB, FEW)
+
+
 @kernel
-def most_worth(states, scratch, masks, actions, weights, few):  # type: ignore[no-untyped-def]
-    """Write the action after which the position is worth most, the first of equals."""
+def play_most_worth(states, scratch, masks, actions, weights, few):  # type: ignore[no-untyped-def]
+    """Write the action after which the position is worth most in every row."""
     for row in range(states.shape[0]):
-        best = -1
-        for action in range(ACTIONS):
-            if masks[row, action]:
-                scratch[0] = states[row]
-                state = scratch[0]
-                if action < PAIRS:
-                    value = after_withdrawal(state, action, weights)
-                else:
-                    value = after_swap(state, action, weights, few)
-                if value > best:
-                    best = value
-                    actions[row] = action
+        actions[row] = most_worth(states[row], scratch, masks[row], weights, few)
 
 
 class GreedyPolicy(KernelPolicy):
@@ -137,13 +159,13 @@ class GreedyPolicy(KernelPolicy):
 
     name = "greedy"
     game_id = "Fourteenth-v0"
-    weights = (1, 0, 0)
+    weights = GREEDY
     few = 0
 
     def act(self, turn: Turn) -> NDArray[np.int64]:
         actions = np.zeros(len(turn), np.int64)
         scratch = turn.game.new_states(1, turn.options)
-        most_worth(turn.states, scratch, turn.masks, actions, np.array(self.weights), self.few)
+        play_most_worth(turn.states, scratch, turn.masks, actions, self.weights, self.few)
         return actions
 
 
@@ -154,8 +176,9 @@ class ThumbPolicy(GreedyPolicy):
     """
 
     name = "thumb"
-    weights = (1, 4, 1)
-    few = 8
+    weights = THUMB
+    few = FEW
 
 
 POLICIES = {"greedy": "GreedyPolicy", "thumb": "ThumbPolicy"}
+ROLLOUTS = {"greedy": greedy, "thumb": thumb}

@@ -11,11 +11,10 @@ from patience_env.games.nivernaise import (
     PACKET_TO_FLANK,
     REDEAL,
     ROUND,
-    STOCK_TO_FLANK,
     TRANSFER,
     vacancies,
 )
-from patience_env.games.twin_foundations import fits, may_pass
+from patience_env.games.twin_foundations import fits
 from patience_env.jit import helper, kernel, rule
 
 FAR = 99
@@ -38,7 +37,7 @@ def reach(state, card):  # type: ignore[no-untyped-def]
 
 
 @helper
-def helpful_transfer(state):  # type: ignore[no-untyped-def]
+def helpful_transfer(state, mask):  # type: ignore[no-untyped-def]
     """Return the transfer that leads by the fewest steps to a foundation's taking an available card, or -1.
 
     Each step brings the same card nearer, so this never goes to and fro.
@@ -55,19 +54,20 @@ def helpful_transfer(state):  # type: ignore[no-untyped-def]
             suit = suit_of(card)
             apart = reach(state, card)
             giver = 1 if apart > 0 else 0
-            if apart != 0 and abs(apart) < best and may_pass(state, suit, giver):
+            action = TRANSFER + 2 * suit + giver
+            if apart != 0 and abs(apart) < best and mask[action]:
                 best = abs(apart)
-                chosen = TRANSFER + 2 * suit + giver
+                chosen = action
     return chosen
 
 
 @helper
-def shallowest_dig(state, vacant):  # type: ignore[no-untyped-def]
+def shallowest_dig(state, mask, vacant):  # type: ignore[no-untyped-def]
     """Return the packet whose top to set aside to reach a seen card that fits, if vacancies suffice, or -1."""
     best = vacant + 1
     chosen = -1
     for p in range(LINE):
-        height = int(state.height[p])
+        height = int(state.height[p]) if mask[PACKET_TO_FLANK + p] else 0
         for depth in range(1, min(height, best)):
             i = DEPTH * p + height - 1 - depth
             if not state.hidden[i] and (fits(state, state.cards[i], 0) or fits(state, state.cards[i], 1)):
@@ -78,29 +78,31 @@ def shallowest_dig(state, vacant):  # type: ignore[no-untyped-def]
 
 
 @helper
-def lowest_packet(state):  # type: ignore[no-untyped-def]
-    """Return the packet of fewest cards, but not of none (the Line holds some)."""
-    chosen = 0
+def lowest_packet(state, mask):  # type: ignore[no-untyped-def]
+    """Return the move to a Flank from the packet of fewest cards, or -1."""
+    fewest = FAR
+    chosen = -1
     for p in range(LINE):
-        if state.height[p] and (state.height[chosen] == 0 or state.height[p] < state.height[chosen]):
-            chosen = p
+        if mask[PACKET_TO_FLANK + p] and state.height[p] < fewest:
+            fewest = int(state.height[p])
+            chosen = PACKET_TO_FLANK + p
     return chosen
 
 
 @helper
-def thumb(state, mask):  # type: ignore[no-untyped-def]
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
     """Play what fits; dig only for a card that fits; keep vacancies until stock and redeal are spent."""
     action = first_marked(mask, 0, PACKET_TO_FLANK)
     if action < 0:
-        action = helpful_transfer(state)
+        action = helpful_transfer(state, mask)
     vacant = vacancies(state)
     if action < 0 and vacant:
-        p = shallowest_dig(state, vacant)
+        p = shallowest_dig(state, mask, vacant)
         action = PACKET_TO_FLANK + p if p >= 0 else -1
     if action < 0:
         action = first_marked(mask, ROUND, REDEAL + 1)
-    if action < 0 and first_marked(mask, PACKET_TO_FLANK, STOCK_TO_FLANK) >= 0:
-        action = PACKET_TO_FLANK + lowest_packet(state)
+    if action < 0:
+        action = lowest_packet(state, mask)
     return first_marked(mask, 0, REDEAL + 1) if action < 0 else action
 
 
@@ -108,7 +110,7 @@ def thumb(state, mask):  # type: ignore[no-untyped-def]
 def thumb_rows(states, masks, actions):  # type: ignore[no-untyped-def]
     """Write an action for every row."""
     for row in range(states.shape[0]):
-        actions[row] = thumb(states[row], masks[row])
+        actions[row] = thumb(states[row], states, masks[row], states[row].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -120,3 +122,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

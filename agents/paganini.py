@@ -68,23 +68,31 @@ def worth(state, action):  # type: ignore[no-untyped-def]
     return value
 
 
+@helper
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the move that the old advice ranks highest.
+
+    A whim, drawn from the random `bits` (`rng` is left as it was), keeps play from going in circles.
+    """
+    key = state.rng
+    state.rng = bits
+    best = -1000
+    chosen = -1
+    for action in range(ACTIONS):
+        if mask[action]:
+            value = worth(state, action) + draw_below(state, WHIM)
+            if value > best:
+                best = value
+                chosen = action
+    state.rng = key
+    return chosen
+
+
 @kernel
 def follow_advice(states, masks, actions):  # type: ignore[no-untyped-def]
-    """Write the move that the old advice ranks highest in every row.
-
-    A whim, drawn from the turn's own `rng` (which is left as it was), keeps play from going in circles.
-    """
+    """Write the choice of the rule of thumb for every row; `rng`, drawn anew for each turn, is its chance."""
     for i in range(states.shape[0]):
-        state = states[i]
-        key = state.rng
-        best = -1000
-        for action in range(ACTIONS):
-            if masks[i, action]:
-                value = worth(state, action) + draw_below(state, WHIM)
-                if value > best:
-                    best = value
-                    actions[i] = action
-        state.rng = key
+        actions[i] = thumb(states[i], states, masks[i], states[i].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -96,3 +104,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

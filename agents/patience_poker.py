@@ -15,8 +15,10 @@ from patience_env.agents import basic
 from patience_env.agents.board_values import ValuePolicy
 from patience_env.agents.line_table import LinePolicy
 from patience_env.agents.policy import KernelPolicy, Policy, Turn
+from patience_env.agents.rollouts import is_one_in
 from patience_env.agents.search import SearchPolicy
 from patience_env.cards import EMPTY, PACK
+from patience_env.deals import advance
 from patience_env.games.patience_poker import CANVAS, CARDS, GAME, SIDE, line_points
 from patience_env.games.poker_hands import FOUR, FULL_HAND, HIGH_CARD, PAIR, TRIPLETS, TWO_PAIRS
 from patience_env.jit import helper, kernel
@@ -75,6 +77,13 @@ def points_gained(state, cell, first, step, side):  # type: ignore[no-untyped-de
     return after - before
 
 
+@helper
+def cell_gain(state, cell, side):  # type: ignore[no-untyped-def]
+    """Return by how many points the card on `cell` would raise what its row and its column hold."""
+    gain = points_gained(state, cell, cell - cell % side, 1, side)
+    return gain + points_gained(state, cell, cell % side, side, side)
+
+
 @kernel
 def greediest_cells(states, masks, keys, actions):  # type: ignore[no-untyped-def]
     """Write the cell that gains most points now, ties broken by the random numbers in `keys` (float64)."""
@@ -85,14 +94,30 @@ def greediest_cells(states, masks, keys, actions):  # type: ignore[no-untyped-de
         best_key = 0.0
         for cell in range(masks.shape[1]):
             if masks[i, cell]:
-                row = cell // side
-                column = cell % side
-                gain = points_gained(state, cell, side * row, 1, side)
-                gain += points_gained(state, cell, column, side, side)
+                gain = cell_gain(state, cell, side)
                 if gain > best or (gain == best and keys[i, cell] > best_key):
                     best = gain
                     best_key = keys[i, cell]
                     actions[i] = cell
+
+
+@helper
+def greedy(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the cell that gains most points now, ties broken by the random `bits`."""
+    side = CANVAS if state.touching else SIDE
+    best = -np.inf
+    chosen = -1
+    equals = 0
+    chance = bits
+    for cell in range(mask.shape[0]):
+        if mask[cell]:
+            gain = cell_gain(state, cell, side)
+            equals = equals + 1 if gain == best else 1
+            chance = advance(int(chance))
+            if gain > best or (gain == best and is_one_in(equals, chance)):
+                best = gain
+                chosen = cell
+    return chosen
 
 
 @helper
@@ -142,23 +167,30 @@ def row_gain(state, row, rank, side):  # type: ignore[no-untyped-def]
     return ROW_WORTH[pairs + ((counts >> (3 * rank)) & 7), cards + 1] - ROW_WORTH[pairs, cards]
 
 
+@helper
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Return the cell whose row and column gain most by the rule of thumb, the first of equals."""
+    side = CANVAS if state.touching else SIDE
+    card = int(state.deck[state.placed]) - 1
+    best = -np.inf
+    chosen = -1
+    for row in range(side):
+        across = row_gain(state, row, card % 13, side) if state.in_row[row] < SIDE else 0.0
+        for column in range(side):
+            cell = side * row + column
+            if mask[cell]:
+                gain = across + column_gain(state, column, card // 13, side)
+                if gain > best:
+                    best = gain
+                    chosen = cell
+    return chosen
+
+
 @kernel
 def thumb_cells(states, masks, actions):  # type: ignore[no-untyped-def]
-    """Write the cell whose row and column gain most by the rule of thumb, the first of equals."""
+    """Write the choice of the rule of thumb for every row."""
     for i in range(states.shape[0]):
-        state = states[i]
-        side = CANVAS if state.touching else SIDE
-        card = int(state.deck[state.placed]) - 1
-        best = -np.inf
-        for row in range(side):
-            across = row_gain(state, row, card % 13, side) if state.in_row[row] < SIDE else 0.0
-            for column in range(side):
-                cell = side * row + column
-                if masks[i, cell]:
-                    gain = across + column_gain(state, column, card // 13, side)
-                    if gain > best:
-                        best = gain
-                        actions[i] = cell
+        actions[i] = thumb(states[i], states, masks[i], states[i].rng)
 
 
 class GreedyPolicy(basic.GreedyPolicy):
@@ -209,3 +241,4 @@ POLICIES = {
     "value": ValuePolicy.__name__,
     "search": SearchPolicy.__name__,
 }
+ROLLOUTS = {"greedy": greedy, "thumb": thumb}

@@ -152,6 +152,8 @@ class KernelPolicy(Policy):
 GENERAL = {
     "random": "patience_env.agents.basic:RandomPolicy",
     "greedy": "patience_env.agents.basic:GreedyPolicy",
+    "flat": "patience_env.agents.tree_search:FlatMonteCarloPolicy",
+    "uct": "patience_env.agents.tree_search:UCTPolicy",
     "sb3": "patience_env.agents.learned:SB3Policy",
     "model": "patience_env.training.models:ModelPolicy",
 }

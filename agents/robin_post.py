@@ -18,7 +18,6 @@ from patience_env.games.robin_post import (
     touching_end,
     wanted_card,
 )
-from patience_env.games.twin_foundations import may_pass
 from patience_env.jit import helper, kernel
 
 FAR = 99
@@ -35,7 +34,7 @@ def first_marked(mask, first, end):  # type: ignore[no-untyped-def]
 
 
 @helper
-def helpful_transfer(state):  # type: ignore[no-untyped-def]
+def helpful_transfer(state, mask):  # type: ignore[no-untyped-def]
     """Return the transfer that leads by the fewest steps to a foundation's taking an available card, or -1.
 
     Each step brings the same card nearer, so this never goes to and fro.
@@ -51,9 +50,10 @@ def helpful_transfer(state):  # type: ignore[no-untyped-def]
             apart = rank_of(card) - int(state.up[suit])
             apart = apart if apart < 0 else apart - 1
             giver = 1 if apart > 0 else 0
-            if apart != 0 and abs(apart) < best and may_pass(state, suit, giver):
+            action = TRANSFER + 2 * suit + giver
+            if apart != 0 and abs(apart) < best and mask[action]:
                 best = abs(apart)
-                chosen = TRANSFER + 2 * suit + giver
+                chosen = action
     return chosen
 
 
@@ -101,11 +101,11 @@ def best_packing(state, mask):  # type: ignore[no-untyped-def]
 
 
 @helper
-def thumb(state, mask):  # type: ignore[no-untyped-def]
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
     """Play what fits, pack what releases most, then fill the vacancies, then turn a card."""
     action = first_marked(mask, FOUNDATION, TRANSFER)
     if action < 0:
-        action = helpful_transfer(state)
+        action = helpful_transfer(state, mask)
     if action < 0:
         action = best_packing(state, mask)
     if action < 0 and mask[FILL]:
@@ -119,7 +119,7 @@ def thumb(state, mask):  # type: ignore[no-untyped-def]
 def thumb_rows(states, masks, actions):  # type: ignore[no-untyped-def]
     """Write an action for every row."""
     for row in range(states.shape[0]):
-        actions[row] = thumb(states[row], masks[row])
+        actions[row] = thumb(states[row], states, masks[row], states[row].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -131,3 +131,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

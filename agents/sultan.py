@@ -55,19 +55,20 @@ def divan_play(state, mask):  # type: ignore[no-untyped-def]
     return chosen
 
 
+@helper
+def thumb(state, spare, mask, bits):  # type: ignore[no-untyped-def]
+    """Play the talon's top when it fits, else from the Divan where that is wise, else turn, else redeal."""
+    action = TALON if mask[TALON] else divan_play(state, mask)
+    if action < 0:
+        action = TURN if mask[TURN] else REDEAL
+    return action
+
+
 @kernel
 def play_by_thumb(states, masks, actions):  # type: ignore[no-untyped-def]
-    """Play the talon's top when it fits, else from the Divan where that is wise, else turn, else redeal."""
+    """Write the choice of the rule of thumb for every row."""
     for row in range(states.shape[0]):
-        mask = masks[row]
-        if mask[TALON]:
-            actions[row] = TALON
-            continue
-        place = divan_play(states[row], mask)
-        if place >= 0:
-            actions[row] = place
-        else:
-            actions[row] = TURN if mask[TURN] else REDEAL
+        actions[row] = thumb(states[row], states, masks[row], states[row].rng)
 
 
 class ThumbPolicy(KernelPolicy):
@@ -79,3 +80,4 @@ class ThumbPolicy(KernelPolicy):
 
 
 POLICIES = {"thumb": "ThumbPolicy"}
+ROLLOUTS = {"thumb": thumb}

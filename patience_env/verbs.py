@@ -34,48 +34,54 @@ def add_rules(game: Any) -> None:
         _BY_TYPE[from_dtype(game.state)] = game
 
 
-def _rules_of(state: Any) -> Any:
+def rules_of(state: Any) -> Any:
+    """Return the game of a state record (a row of a record array)."""
     return _BY_FIELDS[state.dtype.names]
+
+
+def game_of_type(record: Any) -> Any:
+    """Return the game whose state record has this Numba type, or None: how verbs are dispatched while compiling."""
+    return _BY_TYPE.get(record)
 
 
 def deal(state: Any) -> None:
     """Shuffle and lay out the game named by `state.deal`; the options are in the record already."""
-    _rules_of(state).deal(state)
+    rules_of(state).deal(state)
 
 
 def legal(state: Any, mask: Any) -> int:
     """Write 1 for each legal action and 0 for the others into `mask` (int8); return how many are legal (0: over)."""
-    return int(_rules_of(state).legal(state, mask))
+    return int(rules_of(state).legal(state, mask))
 
 
 def play(state: Any, action: int) -> float:
     """Play a legal action and return the reward."""
-    return float(_rules_of(state).play(state, action))
+    return float(rules_of(state).play(state, action))
 
 
 def is_won(state: Any) -> bool:
     """Tell whether the game is won."""
-    return bool(_rules_of(state).is_won(state))
+    return bool(rules_of(state).is_won(state))
 
 
 def observe(state: Any, places: Any) -> None:
     """Write what the player sees into `places` (int8): a card code for each place, then the counters."""
-    _rules_of(state).observe(state, places)
+    rules_of(state).observe(state, places)
 
 
 def determinize(state: Any, key: Any) -> None:
     """Re-deal all that the player cannot know, and future chance, from the random bits `key` (uint64)."""
-    _rules_of(state).determinize(state, key)
+    rules_of(state).determinize(state, key)
 
 
 def forfeit(state: Any) -> bool:
     """Bear the consequence of an illegal action; return whether the episode goes on (as in a series of tableaus)."""
-    return bool(_rules_of(state).forfeit(state))
+    return bool(rules_of(state).forfeit(state))
 
 
 def _chooser(name: str) -> Any:
     def choose(state: Any) -> Any:
-        game = _BY_TYPE.get(state)
+        game = game_of_type(state)
         return None if game is None else getattr(game, name)
 
     return choose
