@@ -46,7 +46,7 @@ from patience_env.training.shares import PROTOCOL, Played, Share
 
 REFERENCE = "thumb"
 # Policies that think long play fewer deals unless told otherwise.
-SLOW = {"search": 300, "uct": 100}
+SLOW = {"search": 300, "flat": 100, "uct": 100}
 # These need a model's path.
 WITH_PATH = ("sb3", "model")
 _DEALS = re.compile(r"(.+)@(\d+)")
