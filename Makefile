@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-oldest test-ray test-slow test-fast check check-install docs bench clean
+.PHONY: demo test test-oldest test-ray test-slow test-fast check check-install docs bench torture clean
 
 # torch first and alone: the pinned version has a CPU build, and whatever asks for torch later finds it installed.
 $(STAMP): pyproject.toml constraints.txt
@@ -70,6 +70,10 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python tests/benchmarks/speed.py
 	$(BIN)/python tests/benchmarks/frames.py
+
+# Steps by the million, fuzzing, kills, floods: whether anything breaks. Writes docs/reliability.md (20 minutes).
+torture: $(STAMP)
+	$(BIN)/python tests/torture/run.py --minutes 20
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-ray build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage demo site

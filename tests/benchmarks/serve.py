@@ -120,8 +120,8 @@ def measure_clicks(port: int, moves: int) -> None:
     print(f"| all | {len(everything)} | | {median(everything):.1f} ms | {quantiles(everything, n=20)[-1]:.1f} ms | |")
 
 
-async def flood(port: int, requests: int, at_once: int) -> None:
-    """Print what became of so many requests, and compare all games with what was played in them."""
+async def flood(port: int, requests: int, at_once: int) -> dict[str, Any]:
+    """Print what became of so many requests, and compare all games with what was played in them; return it too."""
     caller = Caller(port)
     states = [caller.ask("/api/sessions", {**POKER, "deal": 1000 + i}) for i in range(at_once)]
     played: list[list[int]] = [[] for _ in states]
@@ -179,6 +179,15 @@ async def flood(port: int, requests: int, at_once: int) -> None:
     print(f"| answer: median, 99% | {median(times):.0f} ms, {quantiles(times, n=100)[-1]:.0f} ms |")
     print(f"| errors | {len(faults)} {'; '.join(faults[:3])} |")
     print(f"| games lost or changed | {lost} of {len(states)} |")
+    return {
+        "requests": len(times),
+        "seconds": seconds,
+        "median": median(times),
+        "slowest": max(times),
+        "faults": faults,
+        "lost": lost,
+        "games": len(states),
+    }
 
 
 def main() -> None:

@@ -1,0 +1,329 @@
+"""The same seed gives the same numbers: golden digests, in every way of running that there is.
+
+A digest covers every action, reward, mask and observation of random play from deal numbers. `tests/data/digests.json`
+holds those of 1,000 games of each id (`python tests/torture/digests.py --record` writes it); here they are made again
+in processes of their own: twice, without compilation, with one thread and two, and by other interpreters (name them by
+`--set pythons=PYTHON,PYTHON`; each needs numpy, numba and gymnasium only).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patience_env import jit
+from patience_env.env import PatienceEnv
+from patience_env.game import game_ids, get_game, max_episode_steps
+from patience_env.kernels import OVER, sample_rows
+from patience_env.table import Rows
+from torture.report import Budget, Section
+
+NAME, TITLE, SHARE = "digests", "The same numbers everywhere", 0.12
+GOLDEN = Path(__file__).resolve().parent.parent / "data" / "digests.json"
+FIRST_DEAL, GAMES, FEW = 9_000_000, 1_000, 20
+PLAYED = 12  # deals that each agent plays
+AGENTS = ("random", "greedy", "thumb")
+
+
+def bits(deals: NDArray[np.uint64], step: int) -> NDArray[np.uint32]:
+    """Return random bits for a step of each deal; of wrapping arithmetic alone, so that no library can change them."""
+    with np.errstate(over="ignore"):
+        mixed = deals * np.uint64(0x9E3779B97F4A7C15) + np.uint64(step + 1) * np.uint64(0xD1B54A32D192ED03)
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return np.asarray(mixed >> np.uint64(32), np.uint32)
+
+
+def play_digests(game_id: str, count: int, observation: str) -> list[bytes]:
+    """Return the digest of random play of each of `count` deals."""
+    game = get_game(game_id)
+    rows = Rows(game, game.check_options({}), count, observation, False)
+    deals = np.arange(FIRST_DEAL, FIRST_DEAL + count, dtype=np.uint64)
+    rows.reset(rows.all_rows, deals)
+    digests = [hashlib.sha256() for _ in range(count)]
+    live = np.ones(count, np.bool_)
+    actions = np.zeros(count, np.int64)
+    for step in range(max_episode_steps(game_id) or 10**6):
+        for row in np.flatnonzero(live):
+            digests[row].update(rows.masks[row].tobytes() + rows.flat[row].tobytes())
+        sample_rows(rows.masks, bits(deals, step), actions)
+        rows.step(actions, ~live)
+        for row in np.flatnonzero(live):
+            digests[row].update(int(actions[row]).to_bytes(4, "big", signed=True) + rows.rewards[row].tobytes())
+        live &= (rows.status & OVER) == 0
+        if not live.any():
+            break
+    return [digest.digest() for digest in digests]
+
+
+def joined(digests: list[bytes]) -> str:
+    """Return the digest of digests."""
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def seed_digest(game_id: str) -> str:
+    """Return the digest of what seeds give: deal numbers and sampled actions."""
+    digest = hashlib.sha256()
+    env = PatienceEnv(game_id)
+    for number in range(FEW):
+        env.reset(seed=number)
+        for _ in range(3):
+            digest.update(f"{env.deal} {env.sample()} ".encode())
+            env.step(env.sample())
+            _, info = env.reset()
+            digest.update(f"{int(info['deal'])}\n".encode())
+    return digest.hexdigest()
+
+
+def agent_digest(game_id: str, name: str) -> str:
+    """Return the digest of the returns of an agent on some deals."""
+    from patience_env.training.evaluate import evaluate
+
+    options = {"placement": "fixed"} if game_id == "PatiencePoker-v0" else {}
+    deals = list(range(FIRST_DEAL, FIRST_DEAL + PLAYED))
+    result = evaluate(name, game_id, deals, options=options, seed=3)
+    return hashlib.sha256(np.asarray(result.returns, np.float64).tobytes()).hexdigest()
+
+
+def measure(whole: bool, agents: bool) -> dict[str, dict[str, str]]:
+    """Return all digests, of 1,000 games (`whole`) or the first 20."""
+    found: dict[str, dict[str, str]] = {}
+    for game_id in game_ids():
+        cards = play_digests(game_id, GAMES if whole else FEW, "cards")
+        found[game_id] = {
+            "few": joined(cards[:FEW]),
+            "planes": joined(play_digests(game_id, FEW, "planes")),
+            "seeds": seed_digest(game_id),
+        }
+        if whole:
+            found[game_id]["games"] = joined(cards)
+        if agents:
+            found[game_id] |= {f"agent {name}": agent_digest(game_id, name) for name in AGENTS}
+    return found
+
+
+def network_digest(threads: int) -> dict[str, dict[str, str]]:
+    """Return the digest of the games of the agents that are networks, torch running with so many threads."""
+    import torch
+
+    torch.set_num_threads(threads)
+    return {"PatiencePoker-v0": {f"agent {name}": agent_digest("PatiencePoker-v0", name) for name in ("ppo", "value")}}
+
+
+def installed_tree() -> Path:
+    """Return a folder with the package as it would be installed, for interpreters that do not have it.
+
+    It is the same one for the same sources: Numba's cache tells files apart by where they lie too.
+    """
+    import patience_env
+    import patience_env.agents
+    import patience_env.seeds
+    import patience_env.training
+
+    folder = Path(tempfile.gettempdir()) / f"patience-torture-{jit.source_hash()}"
+    if folder.is_dir():
+        return folder
+    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    target = made / "patience_env"
+    ignored = shutil.ignore_patterns("__pycache__", "agents", "training", "seeds")
+    shutil.copytree(Path(patience_env.__file__).parent, target, ignore=ignored)
+    for part in (patience_env.agents, patience_env.training, patience_env.seeds):
+        source = Path(next(iter(part.__path__)))
+        shutil.copytree(source, target / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    made.chmod(0o755)
+    made.rename(folder)
+    return folder
+
+
+def ask(python: str, tree: Path | None, words: list[str], **variables: str) -> dict[str, Any]:
+    """Let another process make the digests, with the package of `tree` or this one's; return them, or an error."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    if tree is not None:
+        environment["PYTHONPATH"] = str(tree)
+    done = subprocess.run(
+        [python, "-P" if _knows_safe_path(python) else "-s", str(Path(__file__).resolve()), *words],
+        capture_output=True, text=True, env=environment, timeout=3600, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return {"error": done.stderr[-600:]}
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def _knows_safe_path(python: str) -> bool:
+    code = "import sys; print(sys.version_info >= (3, 11))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip() == "True"
+
+
+def differences(found: dict[str, Any], golden: dict[str, Any]) -> list[str]:
+    """Say where digests differ from the golden ones."""
+    if "error" in found:
+        return [found["error"]]
+    return [
+        f"{game_id} {kind}"
+        for game_id, kinds in found.items()
+        for kind, digest in kinds.items()
+        if golden[game_id].get(kind) != digest
+    ]
+
+
+STATES = """
+import hashlib, json, random, sys
+import numpy as np
+try:
+    import torch
+except ImportError:
+    torch = None
+from patience_env.agents.policy import policy_names
+from patience_env.env import PatienceEnv
+from patience_env.game import game_ids
+from patience_env.training.evaluate import evaluate
+from patience_env.vector import PatienceVectorEnv
+def states():
+    found = [random.getstate(), [str(part) for part in np.random.get_state()]]
+    return repr(found) + (str(torch.get_rng_state().tolist()) if torch else "")
+few, played, touched = int(sys.argv[1]), 0, []
+slow = ("uct", "search", "search-fixed", "hold", "model", "sb3")
+for game_id in game_ids():
+    before = states()
+    env = PatienceEnv(game_id)
+    env.reset(seed=1)
+    for _ in range(20):
+        if not env.action_masks().any():
+            break
+        env.step(env.sample())
+    env.clone().determinize(1)
+    if states() != before:
+        touched.append(game_id + " environment")
+    batch = PatienceVectorEnv(game_id, 3)
+    batch.reset(seed=1)
+    for _ in range(20):
+        batch.step(batch.sample(np.random.default_rng(0)))
+    if states() != before:
+        touched.append(game_id + " batch")
+    options = {"placement": "fixed"} if game_id == "PatiencePoker-v0" else {}
+    for name in policy_names(game_id):
+        if name in slow:
+            continue
+        before = states()
+        try:
+            evaluate(name, game_id, list(range(5_000_000, 5_000_000 + few)), options=options)
+        except (TypeError, ImportError):
+            continue  # it needs an argument, or an extra that is not installed
+        played += 1
+        if states() != before:
+            touched.append(game_id + " " + name)
+print(json.dumps({"played": played, "touched": touched}))
+"""
+
+
+def run(budget: Budget) -> Section:
+    """Make the digests in every way and compare them with the golden ones."""
+    section = Section(NAME, TITLE)
+    golden = json.loads(GOLDEN.read_text("utf-8"))["games"]
+    here = sys.executable
+    if budget.short:
+        found = measure(False, jit.JIT)
+        section.check(
+            "digests of 20 games an id that differ from the golden ones, in this process",
+            _told(found, golden),
+            not differences(found, golden),
+        )
+    else:
+        whole = ["--whole", "--agents"]
+        for name, words, variables in (
+            ("a process", whole, {}),
+            ("another process", whole, {"PYTHONHASHSEED": "7"}),
+            ("one thread", whole, _threads(1)),
+            ("two threads", whole, _threads(2)),
+            ("without compilation, 20 games an id", [], {"NUMBA_DISABLE_JIT": "1"}),
+        ):
+            found = ask(here, None, words, **variables)
+            section.check(
+                f"digests that differ from the golden ones: {name}",
+                _told(found, golden),
+                not differences(found, golden),
+            )
+        for threads in (1, 2):
+            found = ask(here, None, ["--networks", str(threads)])
+            section.check(
+                f"games of the networks ppo and value that differ, torch with {threads} threads",
+                _told(found, golden),
+                not differences(found, golden),
+            )
+        _others(section, budget, golden)
+    done = subprocess.run([here, "-c", STATES, "1" if budget.short else "3"], capture_output=True, text=True,
+                          cwd=budget.folder, check=False, timeout=3600)  # fmt: skip
+    told = json.loads(done.stdout) if done.returncode == 0 else {"played": 0, "touched": [done.stderr[-500:]]}
+    section.check(
+        "environments and agents that touch the global states of random, numpy.random or torch",
+        f"{', '.join(told['touched']) or 'none'} ({len(game_ids())} games, {told['played']} agents)",
+        not told["touched"] and told["played"] > 0,
+    )
+    return section
+
+
+def _others(section: Section, budget: Budget, golden: dict[str, Any]) -> None:
+    pythons = [python for python in budget.extra.get("pythons", "").split(",") if python]
+    if not pythons:
+        section.note("Other interpreters were not named (`--set pythons=PYTHON,PYTHON`).")
+    for python in pythons:
+        code = (
+            "import sys, numpy, numba, gymnasium; print(sys.version.split()[0], numpy.__version__, "
+            "numba.__version__, gymnasium.__version__)"
+        )
+        told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        versions = told.stdout.split()
+        name = "Python {}, numpy {}, numba {}, gymnasium {}".format(*versions) if len(versions) == 4 else python
+        found = ask(python, installed_tree(), ["--whole"])
+        section.check(
+            f"digests that differ from the golden ones: {name}", _told(found, golden), not differences(found, golden)
+        )
+
+
+def _threads(count: int) -> dict[str, str]:
+    names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return dict.fromkeys(names, str(count))
+
+
+def _told(found: dict[str, Any], golden: dict[str, Any]) -> str:
+    wrong = differences(found, golden)
+    count = 0 if "error" in found else sum(len(kinds) for kinds in found.values())
+    return f"{len(wrong)} of {count}" + (f": {'; '.join(wrong)[:400]}" if wrong else "")
+
+
+def main() -> None:
+    """Print the digests as JSON, or record them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--whole", action="store_true", help="1,000 games of each id, not 20")
+    parser.add_argument("--agents", action="store_true", help="agents too")
+    parser.add_argument("--networks", type=int, default=0, help="the networks alone, torch with so many threads")
+    parser.add_argument("--record", action="store_true", help="write tests/data/digests.json")
+    given = parser.parse_args()
+    if given.record:
+        found = measure(True, True)
+        for game_id, kinds in network_digest(1).items():
+            found[game_id] |= kinds
+        facts = {"first_deal": FIRST_DEAL, "count": GAMES, "few": FEW, "games": found}
+        GOLDEN.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+    elif given.networks:
+        print(json.dumps(network_digest(given.networks)))
+    else:
+        print(json.dumps(measure(given.whole, given.agents)))
+
+
+if __name__ == "__main__":
+    main()

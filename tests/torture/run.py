@@ -1,0 +1,97 @@
+"""Try whether anything breaks, and write docs/reliability.md.
+
+python tests/torture/run.py [--minutes 20] [--short] [--only steps,fuzz] [--full] [--set name=value]
+
+Without `--only` all sections share the time; what did not fit is told with the number that was reached. `--full` does
+the whole amount of the sections that `--only` names, however long it takes. The figures of sections that do not run
+now are kept from the JSON beside the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from torture.report import Budget, Section, as_json, as_markdown, read_sections
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SECTIONS = ("steps", "fuzz", "processes", "kills", "files", "server", "digests", "simplex")
+
+
+def run_section(name: str, budget: Budget) -> Section:
+    """Run a section; what it did not foresee is a line that did not hold."""
+    module = import_module(f"torture.{name}")
+    print(f"{module.TITLE} ({budget.seconds:.0f} s)", flush=True)
+    began = time.monotonic()
+    try:
+        section: Section = module.run(budget)
+    except Exception as error:
+        section = Section(name, module.TITLE)
+        section.check("the section runs to its end", f"{type(error).__name__}: {error}", False)
+    section.seconds = round(time.monotonic() - began, 1)
+    return section
+
+
+def machine() -> str:
+    """Return in a few words what the figures were made on."""
+    import gymnasium
+    import numba
+    import numpy
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = f"numpy {numpy.__version__}, numba {numba.__version__}, gymnasium {gymnasium.__version__}"
+    return f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, {versions}, {cores} cores"
+
+
+def main() -> int:
+    """Run the sections and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=20.0, help="for all sections together")
+    parser.add_argument("--short", action="store_true", help="little of everything, as continuous integration does")
+    parser.add_argument("--full", action="store_true", help="the whole amount, however long it takes")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of a section")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "reliability.md")
+    parser.add_argument("--json", type=Path, default=None, help="the figures as JSON [default: beside the page]")
+    given = parser.parse_args()
+    names = given.only.split(",")
+    for name in names:
+        if name not in SECTIONS:
+            parser.error(f"there is no section {name!r}: the sections are {', '.join(SECTIONS)}")
+    extra = dict(pair.partition("=")[::2] for pair in given.set)
+    record = given.json or given.out.with_suffix(".json")
+    sections = read_sections(record)
+    shares = {name: import_module(f"torture.{name}").SHARE for name in names}
+    end = time.monotonic() + 60 * given.minutes
+    command = "python tests/torture/run.py"
+    command += "" if names == list(SECTIONS) else f" --only {given.only}"
+    command += " --full" if given.full else " --short" if given.short else f" --minutes {given.minutes:g}"
+    command += "".join(f" --set {name}=..." for name in extra)
+    for number, name in enumerate(names):
+        # What a quick section leaves is shared by those to come.
+        seconds = (end - time.monotonic()) * shares[name] / sum(shares[one] for one in names[number:])
+        with tempfile.TemporaryDirectory() as folder:
+            budget = Budget(max(seconds, 1.0), Path(folder), given.short, given.full, given.seed, extra)
+            section = run_section(name, budget)
+        section.command, section.when = command, machine()
+        sections[name] = section
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(as_json(sections), "utf-8")
+        given.out.write_text(as_markdown(sections[one] for one in SECTIONS if one in sections), "utf-8")
+    broken = [name for name in names if not sections[name].held]
+    print(f"{given.out}: {'everything held' if not broken else 'broken: ' + ', '.join(broken)}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

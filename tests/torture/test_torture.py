@@ -1,0 +1,169 @@
+"""The short form of what `make torture` does at length, and that its program tells what it found."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patience_env import jit
+from patience_env.game import game_ids, get_game
+from playing import scaled
+from torture import digests, fuzz, fuzz_targets, run, steps
+from torture.report import Budget, Line, Section, as_json, as_markdown, read_sections
+
+every_game = pytest.mark.parametrize("game_id", game_ids())
+SLOW_SECTIONS = ("processes", "kills", "files", "server", "simplex")
+
+
+@every_game
+@pytest.mark.parametrize("kind", list(steps.KINDS))
+def test_random_steps(game_id: str, kind: str) -> None:
+    wanted = steps.SHORT[kind][0 if jit.JIT else 1]
+    arguments: dict[str, Any] = {"games": scaled(64, 8)} if kind == "batched" else {}
+    tally = steps.KINDS[kind](game_id, wanted, float("inf"), 5, **arguments)
+    assert tally.steps >= wanted
+    assert tally.faults == []
+    assert (tally.refused, tally.wrong_masks, tally.torn, tally.differences, tally.illegal_taken) == (0, 0, 0, 0, 0)
+
+
+@every_game
+def test_a_missing_or_double_card_is_noticed(game_id: str) -> None:
+    game = get_game(game_id)
+    env = steps.PatienceEnv(game, illegal_action="raise")
+    env.reset(seed=1)
+    state = env.state_rows()
+    assert steps.is_whole(game, state[0])
+    name = {"Fortress-v0": "wall", "Paganini-v0": "board", "Nivernaise-v0": "flank"}.get(game_id)
+    if name is None:
+        name, first = steps.HIDDEN[game_id]
+        place = first(state[0])
+    else:
+        place = int((state[0][name] != 0).argmax())
+    state[0][name][place] = state[0][name][place] % 52 + 1
+    assert not steps.is_whole(game, state[0])
+
+
+def test_a_wrong_mask_is_noticed() -> None:
+    env = steps.PatienceEnv("Sultan-v0", illegal_action="raise")
+    env.reset(seed=1)
+    mask, tally = env.action_masks(), steps.Tally()
+    steps.check_position(env, tally, env.state_rows(), mask)
+    assert tally.wrong_masks == 0
+    mask[0] = not mask[0]
+    steps.check_position(env, tally, env.state_rows(), mask)
+    assert tally.wrong_masks == 1
+
+
+@pytest.mark.parametrize("machine", list(fuzz.MACHINES))
+def test_anything_in_any_order(machine: str) -> None:
+    fuzz.drive(machine, scaled(25, 4), 11)
+
+
+@pytest.mark.parametrize("target", list(fuzz_targets.TARGETS))
+def test_parsers_take_any_bytes(target: str) -> None:
+    count, faults = fuzz.mutate(target, 60.0, 1, scaled(400, 60))
+    assert faults == []
+    assert count > 20
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        json.dumps(
+            {"game": "Sultan-v0", "options": {}, "live": True, "sampling": 0, "random": {}, "deal": -1}
+        ).encode(),
+        json.dumps({"game": "Sultan-v0", "options": {}, "live": 1, "sampling": 0, "random": {}, "deal": 1}).encode(),
+        json.dumps(
+            {"game": "Sultan-v0", "options": {}, "live": True, "sampling": 2**64, "random": {}, "deal": 1}
+        ).encode(),
+    ],
+)
+def test_a_state_with_a_right_checksum_around_nonsense_is_refused(head: bytes) -> None:
+    env, states, _ = fuzz_targets.subject(0)
+    env.set_state(states[0])
+    with pytest.raises(ValueError, match="no state that get_state"):
+        env.set_state(fuzz_targets.sealed(head, b""))
+    assert env.get_state() == states[0]
+
+
+@pytest.mark.parametrize(
+    "random",
+    [
+        {},
+        {"bit_generator": "seed"},
+        {"bit_generator": "BitGenerator"},
+        {"bit_generator": "PCG64"},
+        {"bit_generator": "PCG64", "state": 5},
+    ],
+)
+def test_a_state_with_another_random_generator_is_refused(random: dict[str, Any]) -> None:
+    env, states, _ = fuzz_targets.subject(0)
+    env.set_state(states[0])
+    head, record = fuzz_targets._parts(states[0])
+    facts = {**json.loads(head), "random": random}
+    with pytest.raises(ValueError, match="generator"):
+        env.set_state(fuzz_targets.sealed(json.dumps(facts).encode(), record))
+    assert env.get_state() == states[0]
+
+
+def test_digests_are_the_golden_ones() -> None:
+    golden = json.loads(digests.GOLDEN.read_text("utf-8"))["games"]
+    for game_id in game_ids():
+        if jit.JIT or game_id in ("PatiencePoker-v0", "Calculation-v0"):
+            cards = digests.play_digests(game_id, digests.FEW, "cards")
+            assert digests.joined(cards) == golden[game_id]["few"]
+            assert digests.seed_digest(game_id) == golden[game_id]["seeds"]
+
+
+def test_a_different_digest_is_told() -> None:
+    golden = json.loads(digests.GOLDEN.read_text("utf-8"))["games"]
+    assert digests.differences({"Sultan-v0": {"few": "x"}}, golden) == ["Sultan-v0 few"]
+    assert digests.differences({"error": "no"}, golden) == ["no"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW_SECTIONS)
+def test_the_short_form_of_a_section_holds(name: str, tmp_path: Path) -> None:
+    section = import_module(f"torture.{name}").run(Budget(60.0, tmp_path, short=True))
+    assert [line for line in section.lines if not line.held] == []
+    assert section.lines or section.notes
+
+
+def test_the_page_tells_every_line_and_keeps_earlier_sections(tmp_path: Path) -> None:
+    section = Section("steps", "Steps", command="python x", when="today")
+    section.check("nothing breaks", "0 of 5 | 6", True)
+    section.check("all is well", "no", False)
+    section.note("a note")
+    section.tables.append([["a", "b"], ["1", "2"]])
+    assert not section.held
+    (tmp_path / "page.json").write_text(as_json({"steps": section}))
+    again = read_sections(tmp_path / "page.json")
+    assert again["steps"] == section
+    assert again["steps"].lines[0] == Line("nothing breaks", "0 of 5 | 6", True)
+    page = as_markdown(again.values())
+    assert "| all is well | no | **NO** |" in page
+    assert r"0 of 5 \| 6" in page
+    assert "| 1 | 2 |" in page
+    assert "`python x` (today" in page
+    assert read_sections(tmp_path / "none.json") == {}
+
+
+def test_a_section_that_fails_is_a_line_that_did_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(budget: Budget) -> Section:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(steps, "run", fail)
+    section = run.run_section("steps", Budget(1.0, tmp_path))
+    assert not section.held
+    assert "boom" in section.lines[0].found
