@@ -1,8 +1,8 @@
 """The pages that are made, not written: one for each game, and the reference of public names.
 
-MkDocs calls `on_files` when it builds the site (`make docs`). `python docs/make_pages.py FOLDER` writes the same pages
-into a folder. What they say comes from where it is said once: the docstrings, the games' options and layouts, the rule
-sheets, the renderer, and the results in `docs/figures`.
+MkDocs calls `on_config` and `on_files` when it builds the site (`make docs`). `python docs/make_pages.py FOLDER` writes
+the same pages into a folder. What they say comes from where it is said once: the docstrings, the games' options and
+layouts, the rule sheets, the renderer, and the results in `docs/figures`.
 """
 
 from __future__ import annotations
@@ -337,6 +337,16 @@ def made_pages() -> dict[str, str]:
         made[f"games/{name}.svg"] = drawing
         made[f"games/{name}.md"] = game_page(game_id, shown, board)
     return made
+
+
+def on_config(config: Any) -> Any:
+    """Add the pages of figures, which commands write, to the section of results."""
+    (results,) = (part["Results"] for part in config.nav if "Results" in part)
+    for path in sorted((ROOT / "docs" / "figures").glob("*.md")):
+        first = path.read_text("utf-8").partition("\n")[0]
+        title = first.removeprefix("# ") if first.startswith("# ") else path.stem.capitalize()
+        results.append({title: f"figures/{path.name}"})
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
