@@ -47,11 +47,12 @@ RUNNING, WON, EXHAUSTED, FULL = range(4)
 # What `facts` holds.
 NODES, EXPANDED, STAGE, OPEN, WINNER, CUT, LONGEST, PLACES_USED = range(8)
 RECENT = 4096  # positions lately looked at that are kept whole
-FIRST_ROOM = 1 << 14
+FIRST_ROOM = 1 << 14 if jit.JIT else 1 << 11
 MOST_ROOM = 2**30
 SLOTS_A_NODE = 1.4
 LONG_GAME = 20_000  # moves, where the game itself has no limit
 SLICE_SECONDS = 0.1
+FIRST_BUDGET = 1000 if jit.JIT else 20  # positions looked at before time is first taken
 NONE = -1
 
 Status = Literal["won", "lost", "unknown"]
@@ -325,7 +326,7 @@ class _Search:
         self.heads = np.full(STAGES * RANKS, NONE, np.int32)
         self.lows = np.full(STAGES, RANKS, np.int64)
         self.facts = np.zeros(8, np.int64)
-        self.room = max(FIRST_ROOM if jit.JIT else 2048, 4 * actions)
+        self.room = max(FIRST_ROOM, 4 * actions)
         self.parents = np.zeros(self.room, np.int32)
         self.actions = np.zeros(self.room, np.int32)
         self.links = np.zeros(self.room, np.int32)
@@ -451,10 +452,11 @@ def solve_states(
     actions = game.layout(game.check_options(options or {})).actions
     longest = max_episode_steps(game.id) or LONG_GAME
     search = _Search(game, states, actions, longest, int(memory * 2**30))
-    budget, limit = (1000 if jit.JIT else 20), ""
+    budget, limit = FIRST_BUDGET, ""
     while search.outcome == RUNNING:
         before = time.process_time()
-        search.explore(budget)
+        left = budget if positions is None else max(positions - int(search.facts[PLACES_USED]), 1)
+        search.explore(min(budget, left))
         now = time.process_time()
         if now - before < SLICE_SECONDS / 2:
             budget = min(2 * budget, 10**6)

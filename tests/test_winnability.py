@@ -57,7 +57,7 @@ def test_solve_prints_the_line_of_play(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 def test_solve_says_what_ended_an_unknown_search(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "solve", "Paganini-v0", "--deal", "2", "--positions", "10", "--json", "-")
+    code, out, _ = run(capsys, "solve", "Fortress-v0", "--deal", "2000002", "--positions", "10", "--json", "-")
     answer = json.loads(out)
     assert code == 3
     assert (answer["status"], answer["limit"], answer["moves"]) == ("unknown", "positions", [])
@@ -182,6 +182,16 @@ def test_figures_refuse(capsys: pytest.CaptureFixture[str], tmp_path: Path, argu
     assert code == 2
     assert said in err
     assert not list(tmp_path.iterdir())
+
+
+def test_two_commands_do_not_write_one_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    store = winnability.Store(tmp_path)
+    code, _, err = run(capsys, "figures", "winnability", "--out", str(tmp_path), *FEW)
+    assert code == 2
+    assert "another command writes figures" in err
+    store.close()
+    winnability.Store(tmp_path).close()
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "damaged"), ('{"head": {"solver": -1}}', "another solver")])

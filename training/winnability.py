@@ -10,8 +10,10 @@ the solver proved lost would be an error of either: that is checked.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,6 +82,25 @@ def chosen_cases(names: Sequence[str] | None) -> list[Case]:
     return found
 
 
+def _hold(folder: Path) -> int | None:
+    """Hold a folder against other commands that would write the same file; return what lets it go when closed.
+
+    Raises:
+        ValueError: another one is at work there.
+    """
+    try:
+        import fcntl
+    except ImportError:  # where there is no flock, nobody is warned
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise ValueError(f"another command writes figures into {str(folder)!r}: wait until it ends") from error
+    return handle
+
+
 class Store:
     """The results in one JSON file: for each case a letter, the positions and the CPU seconds of each deal."""
 
@@ -89,17 +110,31 @@ class Store:
         self.content: dict[str, Any] = {"head": head, "cases": {}}
         self.saved = time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
-        if self.path.is_file():
-            try:
-                known = json.loads(self.path.read_text("utf-8"))
-            except ValueError as error:
-                raise ValueError(f"{str(self.path)!r} is damaged ({error}): remove it to begin anew") from error
-            if known.get("head", {}).get("solver") != SOLVER:
-                raise ValueError(
-                    f"{str(self.path)!r} was made by another solver ({known.get('head')}): choose another folder, or "
-                    "remove it to begin anew"
-                )
-            self.content = {**known, "head": head}
+        self._held = _hold(folder)
+        try:
+            if self.path.is_file():
+                self.content = {**self._read(), "head": head}
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            known: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{str(self.path)!r} is damaged ({error}): remove it to begin anew") from error
+        if known.get("head", {}).get("solver") != SOLVER:
+            raise ValueError(
+                f"{str(self.path)!r} was made by another solver ({known.get('head')}): choose another folder, or "
+                "remove it to begin anew"
+            )
+        return known
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def case(self, case: Case) -> dict[str, Any]:
         """Return the results of a case, begun if need be."""
@@ -312,10 +347,10 @@ def command(
         named_deals("test", first)
         if not seconds > 0 or not memory > 0:
             raise ValueError(f"--seconds {seconds} --memory {memory} is not allowed: give more than 0")
-        store = Store(out)
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+        bar = Progress(*columns, console=console, disable=quiet or not console.is_terminal)
+        with closing(Store(out)) as store, bar:
             tasks: dict[str, Any] = {}
 
             def show(name: str, done: int, total: int) -> None:
