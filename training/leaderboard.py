@@ -46,7 +46,7 @@ from patience_env.training.shares import PROTOCOL, Played, Share
 
 REFERENCE = "thumb"
 # Policies that think long play fewer deals unless told otherwise.
-SLOW = {"search": 300, "flat": 100, "uct": 100}
+SLOW = {"search": 100, "flat": 100, "uct": 100}
 # These need a model's path.
 WITH_PATH = ("sb3", "model")
 _DEALS = re.compile(r"(.+)@(\d+)")
@@ -348,8 +348,8 @@ def markdown(board: Mapping[str, Any]) -> str:
         games.setdefault(game_text(entry["env"], entry["options"]), []).append(entry)
     lines = [
         f"Made by `{board['command']}` (version {board['version']}): {most:,} {board['deals']} deals from "
-        f"{board['first_deal']} on, or as many as the cell says in brackets. Win rate with its 95% Wilson interval, then "
-        "the mean share of cards played; Patience Poker: mean score +- standard error. Best mean in bold.",
+        f"{board['first_deal']} on, or as many as the cell says in brackets. Win rate with its 95% Wilson interval, "
+        "then the mean share of cards played; Patience Poker: mean score +- standard error. Best mean in bold.",
         "",
         f"| game | {' | '.join(policies)} |",
         f"|{'---|' * (1 + len(policies))}",
