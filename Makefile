@@ -48,7 +48,7 @@ $(VENV)-ray/installed: pyproject.toml constraints.txt
 	touch $@
 
 test-ray: $(VENV)-ray/installed
-	$(VENV)-ray/bin/python -m pytest -m ray tests/test_ray.py
+	$(VENV)-ray/bin/python -m pytest tests/test_ray.py tests/test_docs.py -k 'test_ray or rllib'
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -m 'not slow'

@@ -243,7 +243,7 @@ def test_a_fingerprint_reads_what_a_module_imports(tmp_path: Path, monkeypatch: 
     package = tmp_path / "told"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "first.py").write_text("import os\nfrom told import second\nfrom patience_env.cards import PACK\n")
+    (package / "first.py").write_text("import os\ndef act():\n    from told import second\n")
     (package / "second.py").write_text("X = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     digests = []

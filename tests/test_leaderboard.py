@@ -265,9 +265,13 @@ def test_the_command_refuses_in_one_line(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+def test_a_folder_that_cannot_be_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
     (tmp_path / "file").touch()
+    arguments = [*GAME, "--only", "--policy", "greedy", "--out", str(tmp_path / "x"), option, str(tmp_path / "file")]
     with pytest.raises(SystemExit) as stop:
-        main(["leaderboard", *GAME, "--only", "--policy", "greedy", "--out", str(tmp_path / "file")])
-    assert stop.value.code != 0
-    assert "patience: error:" in capsys.readouterr().err
+        main(["leaderboard", *arguments])
+    assert stop.value.code == 2
+    assert "file' cannot be a folder: File exists" in capsys.readouterr().err

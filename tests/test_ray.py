@@ -89,6 +89,15 @@ def test_shares_are_told_once(two: Engine) -> None:
 FIXED_OPTIONS = {"placement": "fixed", "scoring": "american", "target": None}
 
 
+def test_the_ray_of_this_process_is_used_and_left_as_it_is(two: Engine) -> None:
+    import ray
+
+    with open_engine("ray") as again:
+        result = evaluate("random", POKER, DEALS[:3], options=FIXED, engine=again)
+    assert result.returns.tolist() == evaluate("random", POKER, DEALS[:3], options=FIXED).returns.tolist()
+    assert ray.is_initialized()
+
+
 def test_a_cluster_that_runs_is_joined_and_left_running(two: Engine, tmp_path: Path) -> None:
     import ray
 

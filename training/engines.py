@@ -197,7 +197,8 @@ def ray_cluster(workers: int | None, address: str | None) -> Iterator[tuple[Any,
     """Start Ray on this machine, or connect to a cluster; yield the module and how many workers to use.
 
     A cluster that is started here binds to the loopback interface alone, without dashboard, and ends with this block.
-    One that was started before (`ray start --head`) is left running.
+    One that was started before (`ray start --head`) is left running. Where this process is connected to one already
+    (`ray.init`), that one is used and left as it is.
 
     Args:
         workers: how many; None takes all cores of the machine or the cluster.
@@ -209,6 +210,9 @@ def ray_cluster(workers: int | None, address: str | None) -> Iterator[tuple[Any,
     """
     ray = import_ray(address is None)
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    if ray.is_initialized():
+        yield ray, workers or int(ray.cluster_resources().get("CPU", 1))
+        return
     if address is None:
         _start_ray(ray, {"num_cpus": workers or os.cpu_count() or 1, "include_dashboard": False, **quiet})
     else:
@@ -224,14 +228,14 @@ def ray_cluster(workers: int | None, address: str | None) -> Iterator[tuple[Any,
 
 
 def _start_ray(ray: Any, settings: dict[str, Any]) -> None:
-    """Start Ray on this machine; a busy one may need a second try, since Ray waits for its parts half a minute only."""
-    for last in (False, True):
+    """Start Ray on this machine; a busy one may need several tries, since Ray waits half a minute for its parts."""
+    for number in range(TRIES):
         try:
             ray.init(address="local", **settings)
             return
         except Exception as error:
             ray.shutdown()
-            if last:
+            if number == TRIES - 1:
                 raise WorkerError(f"Ray cannot be started on this machine: {error}") from error
 
 

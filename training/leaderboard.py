@@ -490,10 +490,12 @@ def command(
             raise ValueError(f"the reference {reference!r} plays none of the games: give it by --policy too")
         made_by = command_text(game, policy, only, deals, first, seed, reference)
         files = [out / f"leaderboard.{ending}" for ending in ("json", "md", "png")]
-        out.mkdir(parents=True, exist_ok=True)
+        kept = cache or cache_home()
+        for folder in (out, kept):
+            _make_folder(folder)
         for file in files:
             check_writable(file)
-        store = Cache(cache or cache_home())
+        store = Cache(kept)
         with _progress(quiet) as show:
             results = play(cases, store, partial(open_engine, engine, workers, address), show)
         board = {"command": made_by, **report(results, deals, reference)}
@@ -509,6 +511,13 @@ def command(
         typer.echo("stopped; the same command goes on from here", err=True)
         raise typer.Exit(130) from None
     typer.echo(f"{len(results)} results; written to {out}: {', '.join(file.name for file in files)}")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{str(folder)!r} cannot be a folder: {error.strerror or error}") from error
 
 
 def _fail(error: Exception, code: int) -> None:

@@ -9,9 +9,10 @@ network's sums otherwise).
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import time
-from ast import Import, ImportFrom, parse
+from ast import Import, ImportFrom, parse, walk
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -189,9 +190,8 @@ def _source_digest(module: str) -> str:
         path = _source_of(name)
         found[name] = path.read_bytes() if path else b""
         packages = {"patience_env", name.partition(".")[0]}
-        waiting += [
-            other for other in _imports(found[name]) if other.partition(".")[0] in packages and _source_of(other)
-        ]
+        names = _imports(found[name], not re.match(r"patience_env(\.(?!agents\.|training\.)|$)", name))
+        waiting += [other for other in names if other.partition(".")[0] in packages and _source_of(other)]
     digest = hashlib.sha256()
     for name in sorted(found):
         digest.update(name.encode() + b"\0" + found[name])
@@ -206,10 +206,15 @@ def _source_of(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
-def _imports(source: bytes) -> list[str]:
-    """Return the names of modules that a source imports at its beginning (and names in them, which may be modules)."""
+def _imports(source: bytes, inner: bool) -> list[str]:
+    """Return the names of modules that a source imports (and names in them, which may be modules).
+
+    With `inner` those count too that functions import: policies load torch, and what needs it, late. What the
+    environments import late are pictures, which play does not depend on.
+    """
     names: list[str] = []
-    for node in parse(source).body:
+    tree = parse(source)
+    for node in walk(tree) if inner else tree.body:
         if isinstance(node, Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ImportFrom) and node.module and not node.level:
