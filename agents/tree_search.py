@@ -374,6 +374,8 @@ class RolloutSearch(Policy):
         ValueError: an option that is not allowed, or both budgets.
     """
 
+    share = 5
+
     def __init__(
         self,
         simulations: int | None = None,

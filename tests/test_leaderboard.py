@@ -127,7 +127,7 @@ def test_every_game_has_its_policies_without_a_path() -> None:
         found.setdefault(game_text(case.env, case.options), []).append(f"{case.text}@{len(case.deals)}")
     assert len(found) == len(game_ids()) + 1
     for played in found.values():
-        assert {"random@4", "greedy@4", "thumb@4"} <= set(played)
+        assert {"random@4", "greedy@4", "thumb@4", "uct:simulations=100@4"} <= set(played)
     assert {"line@4", "value@4", "ppo@4", "search@4"} <= set(found[f"`{POKER}` placement=fixed"])
     assert "ppo@4" not in found[f"`{POKER}`"]  # it plays the fixed placement alone
 

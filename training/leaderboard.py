@@ -45,8 +45,9 @@ from patience_env.training.models import replace_file
 from patience_env.training.shares import PROTOCOL, Played, Share
 
 REFERENCE = "thumb"
-# Policies that think long play fewer deals unless told otherwise.
-SLOW = {"search": 100, "flat": 100, "uct": 100}
+# Policies that think long play fewer deals unless told otherwise, and those of every game think less.
+SLOW = {"search": 100, "flat": 20, "uct": 20}
+BRIEF = {"flat": "flat:simulations=100", "uct": "uct:simulations=100"}
 # These need a model's path.
 WITH_PATH = ("sb3", "model")
 _DEALS = re.compile(r"(.+)@(\d+)")
@@ -100,7 +101,7 @@ def standard_policies(env: str) -> list[str]:
         if name not in WITH_PATH and (place not in places or name == REFERENCE):
             places[place] = name
     known = list(places.values())
-    return [name for name in dict.fromkeys([*GENERAL, REFERENCE, *known]) if name in known]
+    return [BRIEF.get(name, name) for name in dict.fromkeys([*GENERAL, REFERENCE, *known]) if name in known]
 
 
 def plan(
