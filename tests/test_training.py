@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -336,6 +337,12 @@ def test_a_curve_that_is_none_is_refused(tmp_path: Path) -> None:
         read_curve(tmp_path)
     (tmp_path / "curve.json").write_text('[{"steps": 1}]')
     with pytest.raises(ValueError, match="is no learning curve"):
+        read_curve(tmp_path)
+    (tmp_path / "curve.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="is no learning curve"):
+        read_curve(tmp_path)
+    os.truncate(tmp_path / "curve.json", 2**33)  # a hole: it takes no room on the disk
+    with pytest.raises(ValueError, match="more than the 16,777,216 allowed"):
         read_curve(tmp_path)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from patience_env.training.models import MOST_FACTS
 from patience_env.training.train import CURVE, Point
 
 
@@ -25,10 +26,12 @@ def read_curve(run: str | os.PathLike[str]) -> list[Point]:
     path = Path(run)
     path = path / CURVE if path.is_dir() else path
     try:
+        if path.stat().st_size > MOST_FACTS:
+            raise ValueError(f"it has {path.stat().st_size:,} bytes, more than the {MOST_FACTS:,} allowed")
         points = [Point(**point) for point in json.loads(path.read_text("utf-8"))]
     except FileNotFoundError:
         raise ValueError(f"{str(run)!r} is no run: there is no {str(path)!r}") from None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} is no learning curve: {error}") from None
     if not points:
         raise ValueError(f"{str(path)!r} holds no points yet")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import typer
@@ -174,14 +174,21 @@ class Cache:
 
     def read(self, share: Share) -> Played | None:
         """Return how a share was played, or None where that is not known or cannot be read."""
+        file = self._file(share)
         try:
-            with np.load(self._file(share), allow_pickle=False) as held:
-                deals, returns, lengths, won, seconds = (held[name] for name in ("deals", *_ARRAYS, "seconds"))
-        except (OSError, ValueError, KeyError, BadZipFile, EOFError):
+            with ZipFile(file) as parts:
+                if sum(part.file_size for part in parts.infolist()) > MOST_OF_A_SHARE + 64 * len(share.deals):
+                    return None
+            with np.load(file, allow_pickle=False) as held:
+                deals, seconds = held["deals"], float(held["seconds"])
+                returns, lengths, won = (held[name] for name in _ARRAYS)
+        except Exception:
+            # A damaged archive raises nearly anything: zlib's own error, or one for a compression that there is not.
             return None
-        if not np.array_equal(deals, share.deals) or any(len(one) != len(deals) for one in (returns, lengths, won)):
+        kinds = [(array.shape, array.dtype.kind) for array in (returns, lengths, won)]
+        if not np.array_equal(deals, share.deals) or kinds != [(deals.shape, kind) for kind in "fib"]:
             return None
-        return Played(returns, lengths, won, float(seconds))
+        return Played(returns, lengths, won, seconds)
 
     def write(self, share: Share, played: Played) -> None:
         """Keep how a share was played."""
@@ -194,6 +201,7 @@ class Cache:
 
 
 _ARRAYS = ("returns", "lengths", "won")
+MOST_OF_A_SHARE = 10_000  # bytes beside its deals': heads of arrays
 Show = Callable[[str, int, int], None]
 
 

@@ -191,12 +191,13 @@ from patience_env.agents.policy import policy_names
 from patience_env.env import PatienceEnv
 from patience_env.game import game_ids
 from patience_env.training.evaluate import evaluate
+from patience_env.training.leaderboard import SLOW, WITH_PATH
 from patience_env.vector import PatienceVectorEnv
 def states():
     found = [random.getstate(), [str(part) for part in np.random.get_state()]]
     return repr(found) + (str(torch.get_rng_state().tolist()) if torch else "")
 few, played, touched = int(sys.argv[1]), 0, []
-slow = ("uct", "search", "search-fixed", "hold", "model", "sb3")
+slow = (*SLOW, *WITH_PATH)
 for game_id in game_ids():
     before = states()
     env = PatienceEnv(game_id)

@@ -21,6 +21,7 @@ class Budget:
         full: True to do the whole amount that the section names, however long it takes.
         seed: of whatever is random.
         extra: further settings of single sections (`--set name=value`).
+        previous: the `data` of the section's last run.
     """
 
     seconds: float
@@ -29,6 +30,7 @@ class Budget:
     full: bool = False
     seed: int = 0
     extra: Mapping[str, str] = field(default_factory=dict)
+    previous: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
     def left(self) -> float:
@@ -54,6 +56,7 @@ class Section:
         lines: what was checked.
         tables: Markdown tables of figures, each a list of rows, the first the head.
         notes: what was not reached, or left out and why.
+        data: figures that a later run of a part of the section needs.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Section:
     lines: list[Line] = field(default_factory=list)
     tables: list[list[list[str]]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     command: str = ""
     when: str = ""

@@ -81,7 +81,8 @@ def main() -> int:
         # What a quick section leaves is shared by those to come.
         seconds = (end - time.monotonic()) * shares[name] / sum(shares[one] for one in names[number:])
         with tempfile.TemporaryDirectory() as folder:
-            budget = Budget(max(seconds, 1.0), Path(folder), given.short, given.full, given.seed, extra)
+            data = sections[name].data if name in sections else {}
+            budget = Budget(max(seconds, 1.0), Path(folder), given.short, given.full, given.seed, extra, data)
             section = run_section(name, budget)
         section.command, section.when = command, machine()
         sections[name] = section
