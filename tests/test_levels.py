@@ -18,7 +18,7 @@ from patience_env.training.evaluate import evaluate
 
 APP = Typer()
 APP.command()(levels.main)
-FEW = ["--deals", "smoke", "--first", "3", "--game", "Sultan-v0"]
+FEW = ["--deals", "smoke", "--first", "2", "--game", "Sultan-v0"]
 
 
 def test_table_and_json_hold_what_evaluation_says(tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_table_and_json_hold_what_evaluation_says(tmp_path: Path) -> None:
     assert [(one["policy"], one["options"]["redeals"]) for one in board["entries"]] == [
         (policy, redeals) for redeals in (2, 1) for policy in ("random", "greedy", "thumb")
     ]
-    again = evaluate("thumb", "Sultan-v0", named_deals("smoke", 3), options={"redeals": 1})
+    again = evaluate("thumb", "Sultan-v0", named_deals("smoke", 2), options={"redeals": 1})
     last = board["entries"][-1]
-    assert (last["mean"], last["win_rate"], last["deals"]) == (again.mean, again.win_rate, 3)
+    assert (last["mean"], last["win_rate"], last["deals"]) == (again.mean, again.win_rate, 2)
     assert levels.level(last) in done.output
 
 
