@@ -13,7 +13,7 @@ import pytest
 from blocks import ROOT
 from patience_env.game import game_ids, get_game
 
-pytestmark = pytest.mark.compiled
+pytestmark = pytest.mark.compiled  # once is enough, though nothing is compiled for it
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(
         [*command, str(folder)],
         cwd=ROOT,
-        env=dict(os.environ),
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
         check=False,
