@@ -330,7 +330,8 @@ def made_pages() -> dict[str, str]:
     board = json.loads(next(path for path in RESULTS if path.exists()).read_text("utf-8"))
     made = {"games/index.md": games_page(), "api.md": reference_page()}
     for name in ("CHANGELOG", "CONTRIBUTING"):
-        made[f"{name.lower()}.md"] = (ROOT / f"{name}.md").read_text("utf-8")
+        text = (ROOT / f"{name}.md").read_text("utf-8")
+        made[f"{name.lower()}.md"] = text.replace("](docs/", "](")  # links as seen from the site's sources
     for game_id in game_ids():
         name = module_name(get_game(game_id))
         drawing, shown = picture(game_id)
