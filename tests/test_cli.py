@@ -54,7 +54,7 @@ def test_list_shows_games_options_policies_and_deals(capsys: pytest.CaptureFixtu
         for option in game.options:
             assert option.name in ran.out
             assert option.help in ran.out
-    assert "policies: random, greedy, sb3, model, ppo, flush-rank, thumb, line, value, search" in ran.out
+    assert "policies: random, greedy, flat, uct, sb3, model, ppo, flush-rank, thumb, line, value, search" in ran.out
     assert "test: 10,000 deals, 1000000 to 1009999" in ran.out
 
 

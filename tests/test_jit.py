@@ -42,7 +42,6 @@ def test_inner_functions_have_no_entry_for_python_which_calls_them_as_plain_pyth
         assert inner.targetoptions["no_cpython_wrapper"] is True
     assert deals.bits_at(0x9E3779B97F4A7C15) == deals.splitmix64(0, 1)[0]
     assert category(1, 2, 3, 4, 5) == CATEGORIES.index("straight flush")
-    assert not deals.bits_at.signatures
     states = np.zeros(1, np.dtype([("rng", np.uint64)]))
     with pytest.raises(TypeError, match="record array"):
         deals.next_bits(states[0])

@@ -334,7 +334,7 @@ def test_the_command_trains_saves_and_measures(tmp_path: Path, capsys: pytest.Ca
     assert shown.mean == facts["validation"]["mean"]
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     code, _, err = run(capsys, *command, "--games", "1", "--out", str(folder))
-    assert (code, "already holds a model (line.json)" in err) == (2, True)
+    assert (code, "holds a training already: go on with it by --resume" in err) == (2, True)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
