@@ -33,10 +33,18 @@ ANSWER_SECONDS = 60.0  # for a Ray cluster to be found behind it
 # Nothing is reported to anybody, whether the cluster is started here or the variable reaches its workers.
 RAY_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 # What makes Ray bind its servers to the loopback interface, whatever the system is.
+LOOPBACK = "127.0.0.1"
 RAY_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
-_PROBE = "import sys\nfrom ray._raylet import GcsClient\nGcsClient(address=sys.argv[1])"
+# Prints at which address each machine of a cluster is known.
+_PROBE = """
+import sys
+from ray._raylet import GcsClient
+for node in GcsClient(address=sys.argv[1]).get_all_node_info().values():
+    print(node.node_manager_address)
+"""
+_PROBE_ELSE = "import sys, ray; ray.init(sys.argv[1], logging_level='ERROR', log_to_driver=False)"
 
 
 class WorkerError(RuntimeError):
@@ -174,21 +182,25 @@ class ProcessEngine(Engine):
 
 
 def import_ray(loopback: bool) -> Any:
-    """Return the module `ray`, set up to report nothing to anybody and, with `loopback`, to be reached from here alone.
+    """Return the module `ray`, set up to report nothing to anybody and, with `loopback`, to use that interface alone.
 
     Raises:
         ValueError: Ray is not installed.
     """
     for name, value in RAY_QUIET.items():
         os.environ.setdefault(name, value)
-    if loopback:
-        os.environ[RAY_LOOPBACK] = "0"
     try:
         import ray
         from ray._private import ray_constants
     except ImportError as error:
         raise ValueError(f"{RAY_MISSING} ({error})") from error
-    ray_constants.ENABLE_RAY_CLUSTER = not loopback  # read when Ray was imported, maybe long ago
+    if not ray.is_initialized():
+        # Read by Ray's processes when they start, and by this one when Ray was imported, maybe long ago.
+        if loopback:
+            os.environ[RAY_LOOPBACK] = "0"
+        elif os.environ.get(RAY_LOOPBACK) == "0":
+            del os.environ[RAY_LOOPBACK]
+        ray_constants.ENABLE_RAY_CLUSTER = not loopback
     return ray
 
 
@@ -208,15 +220,18 @@ def ray_cluster(workers: int | None, address: str | None) -> Iterator[tuple[Any,
         ValueError: Ray is not installed, or no cluster answers there.
         WorkerError: Ray cannot be started here.
     """
-    ray = import_ray(address is None)
+    loopback = address is None or LOOPBACK in _expect_answer(address)
+    ray = import_ray(loopback)
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
     if ray.is_initialized():
+        mine = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", mine):
+            raise ValueError(f"this process is connected to the Ray at {mine!r} already, not to {address!r}")
         yield ray, workers or int(ray.cluster_resources().get("CPU", 1))
         return
     if address is None:
         _start_ray(ray, {"num_cpus": workers or os.cpu_count() or 1, "include_dashboard": False, **quiet})
     else:
-        _expect_answer(address)
         try:
             ray.init(address=address, **quiet)
         except Exception as error:
@@ -239,8 +254,12 @@ def _start_ray(ray: Any, settings: dict[str, Any]) -> None:
                 raise WorkerError(f"Ray cannot be started on this machine: {error}") from error
 
 
-def _expect_answer(address: str) -> None:
-    """Raise ValueError where no Ray cluster answers at an address within a bounded time."""
+def _expect_answer(address: str) -> list[str]:
+    """Return what is told of the Ray cluster at an address: at which addresses its machines are known.
+
+    Raises:
+        ValueError: Ray is not installed, or no cluster answers there within a bounded time.
+    """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if address != "auto":
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -249,9 +268,10 @@ def _expect_answer(address: str) -> None:
             socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
         except OSError as error:
             raise ValueError(f"nothing answers at address {address!r}: {error.strerror or error}") from error
+    import_ray(loopback=False)
     # Something does, but Ray waits long for what is no cluster: a process with a limit finds out whether it is one.
     by_port = address != "auto" and not address.startswith("ray://")
-    probe = _PROBE if by_port else "import sys, ray; ray.init(sys.argv[1], logging_level='ERROR', log_to_driver=False)"
+    probe = _PROBE if by_port else _PROBE_ELSE
     try:
         run = subprocess.run(
             [sys.executable, "-c", probe, address], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
@@ -261,6 +281,7 @@ def _expect_answer(address: str) -> None:
     if run.returncode:
         said = run.stderr.strip().splitlines() or ["no reason given"]
         raise ValueError(f"no Ray cluster at address {address!r}: {said[-1]}")
+    return run.stdout.split()
 
 
 def _ray_task() -> Callable[[bytes, str, list[str]], Any]:

@@ -198,11 +198,8 @@ def run(
     began = time.perf_counter()
     validation = Validation(plan, deals)
     curve: list[Point] = []
-    folder.mkdir(parents=True, exist_ok=True)
 
-    logger = configure_logger(str(folder / "tensorboard"), ["tensorboard"])
-
-    def measure(policy: Any, steps: int) -> None:
+    def measure(policy: Any, steps: int, logger: Any) -> None:
         mean, stderr = validation.measure(policy)
         curve.append(Point(steps, round(time.perf_counter() - began, 3), round(mean, 4), round(stderr, 4)))
         logger.record("validation/mean", mean)
@@ -212,6 +209,9 @@ def run(
         _save(folder, plan, policy, curve, steps)
 
     with ray_cluster(workers, address) as (_, count):
+        # Only now: where Ray is not there, nothing is left behind.
+        folder.mkdir(parents=True, exist_ok=True)
+        logger = configure_logger(str(folder / "tensorboard"), ["tensorboard"])
         register_env(ENV, make_batch)
         algorithm = None
         try:
@@ -223,7 +223,7 @@ def run(
                 over = total_steps is not None and steps >= total_steps
                 over = over or (total_seconds is not None and time.perf_counter() - began >= total_seconds)
                 if over or steps - (curve[-1].steps if curve else 0) >= plan.settings["evaluate_every"]:
-                    measure(algorithm.get_module().policy, steps)
+                    measure(algorithm.get_module().policy, steps, logger)
                 _log(logger, told, steps)
         except RayError as error:
             raise WorkerError(f"RLlib stopped: {error}") from error

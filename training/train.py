@@ -225,7 +225,7 @@ def train(
         limits = (steps, None if minutes is None else 60.0 * minutes)
     numbers = named_deals("validation") if deals is None else np.array([check_deal(deal) for deal in deals], np.uint64)
     if engine == "rllib":
-        import_ray(address is None)
+        import_ray(loopback=address is None)
         try:
             from patience_env.training import rllib
         except ImportError as error:
