@@ -35,9 +35,12 @@ def save_fresh(folder: Path, network: str = "lines", observation: str = "planes"
     checked = game.check_options(options)
     layout = game.layout(checked)
     space = observation_space(layout, observation)
-    shaping = {"width": 16, "sharpness": 4.0} if network == "lines" else {"width": 16}
-    maker, keywords = policy_class(network, shaping)
-    policy = maker(space, Discrete(layout.actions), lambda _: 0.0, **keywords)
+    every = {"width": 16, "sharpness": 4.0, "embedding": 3, "depth": 2}
+    shaping = models.network_options(network, every)
+    maker, keywords = policy_class(network, shaping, game, checked)
+    policy = maker(
+        models.input_space(network, observation, game, checked), Discrete(layout.actions), lambda _: 0.0, **keywords
+    )
     facts = {
         "game": POKER,
         "options": checked,
@@ -76,6 +79,8 @@ def reseal(folder: Path, **changes: Any) -> None:
         ("lines", "planes", {"placement": "fixed"}),
         ("lines", "planes", {"placement": "touching", "scoring": "random"}),
         ("mlp", "cards", {"placement": "touching"}),
+        ("cards", "cards", {"placement": "touching"}),
+        ("ahead", "cards", {"placement": "fixed"}),
     ],
 )
 def test_a_loaded_model_plays_as_the_saved_one(
@@ -84,12 +89,14 @@ def test_a_loaded_model_plays_as_the_saved_one(
     policy = save_fresh(tmp_path, network, observation, **options)
     loaded = load_policy(tmp_path)
     batch = PatienceVectorEnv(POKER, 6, observation=observation, autoreset_mode="SameStep", **options)
-    observations, info = batch.reset(seed=1)
+    _, info = batch.reset(seed=1)
     for _ in range(5):
-        actions = loaded.actions(observations, info["action_mask"])
-        np.testing.assert_array_equal(actions, models.best_actions(policy, observations, info["action_mask"]))
+        turn = see(batch.game, batch.options, batch.states(), info["action_mask"], 1)
+        actions = loaded.actions(turn)
+        seen = models.network_input(policy, turn, observation)
+        np.testing.assert_array_equal(actions, models.choose_actions(policy, seen, info["action_mask"]))
         assert info["action_mask"][np.arange(6), actions].all()
-        observations, _, _, _, info = batch.step(actions)
+        _, _, _, _, info = batch.step(actions)
 
 
 def test_the_policy_plays_legal_cells_of_any_batch(saved: Path) -> None:
@@ -128,6 +135,27 @@ def test_another_game_or_option_is_refused_naming_both(saved: Path) -> None:
     other = get_game("Fortress-v0")
     with pytest.raises(ValueError, match="plays PatiencePoker-v0, not Fortress-v0"):
         player.check(other, other.check_options({}))
+
+
+def test_a_temperature_draws_by_the_probabilities_and_the_seed(saved: Path) -> None:
+    batch = PatienceVectorEnv(POKER, 64, placement="fixed")
+    _, info = batch.reset(seed=1)
+    turn = see(batch.game, batch.options, batch.states(), info["action_mask"], 1)
+    best, drawn = ModelPolicy(str(saved)), ModelPolicy(str(saved), temperature=1.0)
+    np.testing.assert_array_equal(best.act(turn), best.act(turn))
+    drawn.start(3)
+    first = drawn.act(turn)
+    assert (first != drawn.act(turn)).any()
+    drawn.start(3)
+    np.testing.assert_array_equal(drawn.act(turn), first)
+    with pytest.raises(ValueError, match="temperature=-1 is not allowed: give a number from 0 to 100"):
+        ModelPolicy(str(saved), temperature=-1)
+
+
+def test_a_network_refuses_the_other_form_of_observations() -> None:
+    game = get_game(POKER)
+    with pytest.raises(ValueError, match="the ahead network reads observation='cards', not observation='planes'"):
+        models.input_space("ahead", "planes", game, game.check_options({}))
 
 
 def cut_short(folder: Path) -> None:
@@ -244,11 +272,11 @@ def no_safetensors(folder: Path) -> None:
         (other_json, "no format and no seal"),
         (edit_the_options, "seal does not match"),
         (other_format, "format 99, but this version reads format 1"),
-        (other_shape, r"\(21, 9, 9\), but this version .* \(21, 5, 5\)"),
+        (other_shape, r"by version .* \(21, 9, 9\), but .* of this version, .* \(21, 5, 5\)"),
         (wider, "does not fit its network"),
         (immense, "width=1000000000 is not allowed"),
         (no_width, "does not tell the width"),
-        (unknown_network, "choose one of lines, mlp"),
+        (unknown_network, "choose one of lines, ahead, cards, mlp"),
         (unknown_game, "there is no game 'Whist-v0'"),
         (unknown_option, "no option 'jokers'"),
         (no_actions, "must hold 'actions' as int"),

@@ -155,7 +155,12 @@ def test_the_module_gives_illegal_actions_no_probability_and_its_model_plays_ali
     module = rllib.MaskedModule(
         observation_space=batch.single_observation_space,
         action_space=batch.single_action_space,
-        model_config={"network": "mlp", "network_options": {"width": 8}},
+        model_config={
+            "network": "mlp",
+            "network_options": {"width": 8},
+            "game": "Sultan-v0",
+            "options": {"redeals": 2},
+        },
     )
     seen = {name: torch.as_tensor(value) for name, value in observations.items()}
     logits = module._forward({Columns.OBS: seen})[Columns.ACTION_DIST_INPUTS]

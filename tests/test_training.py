@@ -25,6 +25,7 @@ from patience_env import get_game, jit
 from patience_env.agents.policy import make_policy
 from patience_env.encoding import observation_space
 from patience_env.env import PatienceEnv
+from patience_env.game import game_ids
 from patience_env.training.curve import command as curve_command
 from patience_env.training.curve import read_curve
 from patience_env.training.networks import FEATURES, AfterstatePolicy, LineFeatures
@@ -33,7 +34,7 @@ from patience_env.vector import PatienceVectorEnv
 
 POKER = "PatiencePoker-v0"
 FIXED = {"placement": "fixed"}
-TINY = {"envs": 4, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "width": 8, "evaluate_every": 64}
+TINY = {"envs": 4, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "width": 8, "evaluate_every": 64, "spread_steps": 1}
 DEALS = range(3_000_000, 3_000_003)
 
 
@@ -50,10 +51,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_game_has_settings_and_its_own_override_the_default() -> None:
+    for game in game_ids():
+        assert read_settings(game).keys() == read_settings(game, taught=True).keys() == SETTINGS.keys()
     poker, other = read_settings(POKER), read_settings("Fortress-v0")
-    assert poker.keys() == other.keys() == SETTINGS.keys()
-    assert (poker["network"], other["network"]) == ("lines", "mlp")
+    assert (poker["network"], other["network"]) == ("lines", "ahead")
     assert read_settings(POKER, {"width": 9})["width"] == 9
+    assert read_settings("Fortress-v0", taught=True)["ent_coef"] < other["ent_coef"]
+    assert read_settings("Fortress-v0", {"ent_coef": 0.5}, taught=True)["ent_coef"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_every_game_has_settings_and_its_own_override_the_default() -> None:
         ({"learning_rate": 2.0}, "give a number from 0 to 1"),
         ({"envs": 2.5}, "envs=2.5 is not allowed: give a whole number from 1"),
         ({"envs": True}, "envs=True is not allowed"),
-        ({"network": "cnn"}, "choose one of lines, mlp"),
+        ({"network": "cnn"}, "choose one of lines, ahead, cards, mlp"),
         ({"network": 3}, "network=3 is not allowed"),
         ({"observation": "pixels"}, "'pixels' is not allowed: choose one of 'planes', 'cards'"),
         ({"observation": "cards"}, "the lines network reads the planes observations"),
@@ -90,6 +94,20 @@ def test_wrong_settings_say_what_is_right_and_write_nothing(tmp_path: Path, give
 def test_wrong_arguments_say_what_is_right_and_write_nothing(tmp_path: Path, given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         tiny(tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"teacher": "thumb"}, "'rllib' knows no teacher: leave --teacher out, or choose --engine sb3"),
+        ({"settings": {"network": "ahead"}}, "network='ahead' is not allowed with the engine 'rllib'"),
+        ({"settings": {"win_bonus": 1.0}}, "win_bonus=1.0 is not allowed with the engine 'rllib'"),
+    ],
+)
+def test_what_rllib_cannot_do_is_refused(tmp_path: Path, given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        train("Sultan-v0", tmp_path / "run", engine="rllib", **given)
     assert not (tmp_path / "run").exists()
 
 

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from patience_env import __version__
 from patience_env.agents.policy import Policy, Turn
 from patience_env.encoding import observation_space
 from patience_env.game import Game, get_game
@@ -29,7 +31,13 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MODEL = "model.json"
-NETWORKS = ("lines", "mlp")
+NETWORKS = ("lines", "ahead", "cards", "mlp")
+_SHAPING = {
+    "lines": ("width", "sharpness"),
+    "ahead": ("width", "embedding", "depth"),
+    "cards": ("width", "embedding", "depth"),
+    "mlp": ("width",),
+}
 _NEEDED = {
     "game": str,
     "options": dict,
@@ -212,22 +220,65 @@ def network_options(network: str, settings: Mapping[str, Any]) -> dict[str, Any]
     """
     if network not in NETWORKS:
         raise ValueError(f"network={network!r} is not allowed: choose one of {', '.join(NETWORKS)}")
-    names = ("width", "sharpness") if network == "lines" else ("width",)
-    chosen = {name: settings[name] for name in names}
-    if not 1 <= chosen["width"] <= 4096:
-        raise ValueError(f"width={chosen['width']!r} is not allowed: give a whole number from 1 to 4096")
+    chosen = {name: settings[name] for name in _SHAPING[network]}
+    for name, most in (("width", 4096), ("embedding", 256), ("depth", 128)):
+        if name in chosen and not 1 <= chosen[name] <= most:
+            raise ValueError(f"{name}={chosen[name]!r} is not allowed: give a whole number from 1 to {most}")
     return chosen
 
 
-def policy_class(network: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the policy class of a network, for MaskablePPO, and its keywords."""
+def policy_class(
+    network: str, shaping: Mapping[str, Any], game: Game, options: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the policy class of a network, for MaskablePPO, and its keywords; `options` are the game's."""
     if network == "lines":
         from patience_env.training.networks import AfterstatePolicy
 
-        return AfterstatePolicy, dict(options)
+        return AfterstatePolicy, dict(shaping)
+    if network == "ahead":
+        from patience_env.training.ahead_network import AheadPolicy
+
+        return AheadPolicy, {"game_id": game.id, "game_options": dict(options), **shaping}
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
-    return MaskableActorCriticPolicy, {"net_arch": [options["width"], options["width"]]}
+    if network == "cards":
+        from patience_env.training.card_networks import card_keywords
+
+        return MaskableActorCriticPolicy, card_keywords(game.layout(options), shaping)
+    return MaskableActorCriticPolicy, {"net_arch": [shaping["width"], shaping["width"]]}
+
+
+def input_space(network: str, observation: str, game: Game, options: Mapping[str, Any]) -> Box:
+    """Return the Box of what a network reads (see `network_input`).
+
+    Raises:
+        ValueError: the network does not read observations of this kind.
+    """
+    layout = game.layout(options)
+    space = observation_space(layout, observation)
+    if network in ("ahead", "cards") and observation != "cards":
+        raise ValueError(f"the {network} network reads observation='cards', not observation={observation!r}")
+    if network == "cards":
+        low, high = np.zeros(layout.actions, np.int8), np.ones(layout.actions, np.int8)
+        return Box(np.concatenate([space.low, low]), np.concatenate([space.high, high]), dtype=np.int8)
+    if network == "ahead":
+        return Box(0, 255, (game.state.itemsize,), np.uint8)
+    return space
+
+
+def network_input(policy: Any, turn: Turn, observation: str) -> NDArray[Any]:
+    """Return what a policy's network reads of positions, shape (n, ...).
+
+    That is the observations; for "cards" the mask of legal actions behind them; for "ahead", which plays the legal
+    actions, the bytes of the records, whose hidden cards a turn has dealt anew.
+    """
+    extractor = policy.features_extractor
+    if getattr(extractor, "sees_states", False):
+        return np.ascontiguousarray(turn.states).view(np.uint8).reshape(len(turn), -1)
+    observations = turn.observations(observation)
+    if getattr(extractor, "sees_masks", False):
+        return np.concatenate([observations, turn.masks], 1)
+    return observations
 
 
 # -- models ------------------------------------------------------------------------------------------------------
@@ -273,22 +324,38 @@ class Model:
     facts: dict[str, Any]
     policy: Any
 
-    def actions(self, observations: NDArray[np.int8], masks: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the most probable legal action of each position, int64, shape (n,)."""
-        return best_actions(self.policy, observations, masks)
+    def actions(
+        self, turn: Turn, temperature: float = 0.0, rng: np.random.Generator | None = None
+    ) -> NDArray[np.int64]:
+        """Return a legal action for each position, int64, shape (n,): see `choose_actions`."""
+        seen = network_input(self.policy, turn, self.facts["observation"])
+        return choose_actions(self.policy, seen, turn.masks, temperature, rng)
 
 
-def best_actions(policy: Any, observations: NDArray[np.int8], masks: NDArray[Any]) -> NDArray[np.int64]:
-    """Return each position's legal action of highest logit (the first among equals), int64, shape (n,)."""
+def choose_actions(
+    policy: Any,
+    seen: NDArray[Any],
+    masks: NDArray[Any],
+    temperature: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """Return a legal action for each position, int64, shape (n,); `seen` is what the network reads of it.
+
+    At temperature 0 (or without `rng`) it is the one of highest logit, the first among equals; at 1 it is drawn by the
+    network's probabilities, between them by sharper ones.
+    """
     import torch
 
-    chosen = np.zeros(len(observations), np.int64)
-    for start in range(0, len(observations), BATCH):
+    chosen = np.zeros(len(seen), np.int64)
+    for start in range(0, len(seen), BATCH):
         part = slice(start, start + BATCH)
-        seen = torch.as_tensor(observations[part], device=policy.device)
         with torch.no_grad():
-            logits = policy.get_distribution(seen).distribution.logits
-        chosen[part] = np.where(masks[part], logits.cpu().numpy(), -np.inf).argmax(1)
+            distribution = policy.get_distribution(torch.as_tensor(seen[part], device=policy.device))
+        logits = distribution.distribution.logits.cpu().numpy()
+        if rng is not None and temperature > 0:
+            # The Gumbel-max trick: the greatest of log-probabilities plus Gumbel noise is a draw by the probabilities.
+            logits = logits + temperature * rng.gumbel(size=logits.shape)
+        chosen[part] = np.where(masks[part], logits, -np.inf).argmax(1)
     return chosen
 
 
@@ -299,33 +366,48 @@ def load_policy(folder: str | os.PathLike[str]) -> Model:
         ValueError: it is missing, damaged, changed, of another format, or does not fit this version's observations.
     """
     path = Path(folder) / MODEL
-    shape: list[Any] = []
+    shape: list[Shape] = []
 
     def fits(facts: Mapping[str, Any], shapes: Shapes) -> None:
-        shape[:] = _network_of(facts, str(path))
-        _compare_shapes(shapes, _wanted_shapes(*shape), str(path))
+        shape[:] = [_shape_of(facts, str(path))]
+        _compare_shapes(shapes, _wanted_shapes(shape[0]), str(path))
 
     facts, tensors = read_pair(path, "model", fits)
-    return Model(str(folder), facts, _build(*shape, tensors, str(path)))
+    return Model(str(folder), facts, _build(shape[0], tensors, str(path)))
 
 
-def _network_of(facts: Mapping[str, Any], path: str) -> tuple[str, dict[str, Any], Any, int]:
-    """Return network, its options, observation space and number of actions of a model's facts; or raise ValueError."""
+@dataclass(frozen=True)
+class Shape:
+    """What must be known to build a model's network: the game, its options, the network and what shapes it."""
+
+    game: Game
+    options: dict[str, Any]
+    network: str
+    shaping: dict[str, Any]
+    observation: str
+
+
+def _shape_of(facts: Mapping[str, Any], path: str) -> Shape:
+    """Return what a model's facts tell of its network; or raise ValueError."""
     _check_facts(facts, f"model {path!r}")
     game = get_game(facts["game"])
     try:
-        layout = game.layout(game.check_options(facts["options"]))
+        options = game.check_options(facts["options"])
     except TypeError as error:
         raise ValueError(f"model {path!r} does not fit this version: {error}") from error
+    layout = game.layout(options)
     space = observation_space(layout, facts["observation"])
     for name, saved, now in (
         ("observations of shape", tuple(facts["shape"]), space.shape),
         ("an action space of", facts["actions"], layout.actions),
     ):
         if saved != now:
-            raise ValueError(f"model {path!r} was saved for {name} {saved}, but this version of {game.id} has {now}")
+            raise ValueError(
+                f"model {path!r} was saved by version {facts['version']} for {name} {saved}, but {game.id} of this "
+                f"version, {__version__}, has {now}"
+            )
     shaping = network_options(facts["network"], _Required(facts["network_options"], path))
-    return facts["network"], shaping, space, layout.actions
+    return Shape(game, options, facts["network"], shaping, facts["observation"])
 
 
 class _Required(dict[str, Any]):
@@ -339,22 +421,24 @@ class _Required(dict[str, Any]):
         raise ValueError(f"model {self._path!r} does not tell the {name} of its network")
 
 
-def _make(network: str, shaping: dict[str, Any], space: Any, actions: int) -> Any:
+def _make(made: Shape, width: int | None = None) -> Any:
     from gymnasium.spaces import Discrete
 
-    maker, keywords = policy_class(network, shaping)
-    return maker(space, Discrete(actions), lambda _: 0.0, **keywords)
+    shaping = network_options(made.network, made.shaping if width is None else {**made.shaping, "width": width})
+    maker, keywords = policy_class(made.network, shaping, made.game, made.options)
+    space = input_space(made.network, made.observation, made.game, made.options)
+    return maker(space, Discrete(made.game.layout(made.options).actions), lambda _: 0.0, **keywords)
 
 
-def _wanted_shapes(network: str, shaping: dict[str, Any], space: Any, actions: int) -> dict[str, tuple[int, ...]]:
+def _wanted_shapes(made: Shape) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a network's tensors without making it: from two small ones, since they grow with the width.
 
     What a file asks for may be immense.
     """
-    one, two = (_make(network, {**shaping, "width": width}, space, actions).state_dict() for width in (1, 2))
+    one, two = (_make(made, width).state_dict() for width in (1, 2))
+    more = made.shaping["width"] - 1
     return {
-        name: tuple(a + (b - a) * (shaping["width"] - 1) for a, b in zip(one[name].shape, two[name].shape, strict=True))
-        for name in one
+        name: tuple(a + (b - a) * more for a, b in zip(one[name].shape, two[name].shape, strict=True)) for name in one
     }
 
 
@@ -368,12 +452,10 @@ def _compare_shapes(found: Shapes, wanted: Shapes, path: str) -> None:
             )
 
 
-def _build(
-    network: str, shaping: dict[str, Any], space: Any, actions: int, tensors: Mapping[str, NDArray[Any]], path: str
-) -> Any:
+def _build(made: Shape, tensors: Mapping[str, NDArray[Any]], path: str) -> Any:
     import torch
 
-    policy = _make(network, shaping, space, actions)
+    policy = _make(made)
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError(f"model {path!r} holds numbers that are not finite")
     policy.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()})
@@ -382,22 +464,33 @@ def _build(
 
 
 class ModelPolicy(Policy):
-    """Plays a model that `patience train` saved: always the legal action that the network likes best.
+    """Plays a model that `patience train` saved.
 
     Args:
         path: the folder of the model (or of the run that holds it, in `model`).
+        temperature: 0 plays the legal action that the network likes best, 1 draws by its probabilities; None takes what
+            the model was trained for (games in which positions repeat need chance to get out of circles).
 
     Raises:
-        ValueError: as `load_policy`.
+        ValueError: as `load_policy`, or a temperature that is not allowed.
     """
 
     name = "model"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, temperature: float | None = None) -> None:
         folder = Path(path)
         if not (folder / MODEL).is_file() and (folder / "model" / MODEL).is_file():
             folder = folder / "model"
         self.model = load_policy(folder)
+        given = self.model.facts.get("temperature", 0.0) if temperature is None else temperature
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= 100:
+            raise ValueError(f"temperature={given!r} is not allowed: give a number from 0 to 100")
+        self._temperature = float(given)
+        self._rng = np.random.default_rng(0)
+
+    def start(self, seed: int) -> None:
+        """Seed the draws."""
+        self._rng = np.random.default_rng(seed)
 
     def files(self, options: Mapping[str, Any]) -> list[Path]:
         """Return the folder of the model."""
@@ -419,5 +512,5 @@ class ModelPolicy(Policy):
                 )
 
     def act(self, turn: Turn) -> NDArray[np.int64]:
-        """Return the best legal action by the network, for every position."""
-        return self.model.actions(turn.observations(self.model.facts["observation"]), turn.masks)
+        """Return a legal action for every position."""
+        return self.model.actions(turn, self._temperature, self._rng)

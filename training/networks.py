@@ -12,6 +12,7 @@ A line is shown to the network by counts that no renaming of suits and no order 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -289,7 +290,46 @@ class LineValues(nn.Module):
         return logits, worth[:, None]
 
 
-class AfterstatePolicy(MaskableActorCriticPolicy):
+class LookingPolicy(MaskableActorCriticPolicy):
+    """A policy whose logits and values come at once, from `_look`, without SB3's networks between."""
+
+    @abstractmethod
+    def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logits (n, actions) and values (n, 1)."""
+
+    def _distribution(self, logits: torch.Tensor, masks: Any) -> MaskableDistribution:
+        distribution: MaskableDistribution = self.action_dist.proba_distribution(action_logits=logits)
+        if masks is not None:
+            distribution.apply_masking(masks)
+        return distribution
+
+    def forward(
+        self, obs: torch.Tensor, deterministic: bool = False, action_masks: NDArray[Any] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return actions, values and the actions' log probabilities."""
+        logits, values = self._look(obs)
+        distribution = self._distribution(logits, action_masks)
+        actions = distribution.get_actions(deterministic=deterministic)
+        return actions, values, distribution.log_prob(actions)
+
+    def evaluate_actions(
+        self, obs: torch.Tensor, actions: torch.Tensor, action_masks: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Return values, log probabilities of the given actions, and entropies."""
+        logits, values = self._look(obs)
+        distribution = self._distribution(logits, action_masks)
+        return values, distribution.log_prob(actions), distribution.entropy()
+
+    def get_distribution(self, obs: Any, action_masks: NDArray[Any] | None = None) -> MaskableDistribution:
+        """Return the distribution of the actions."""
+        return self._distribution(self._look(obs)[0], action_masks)
+
+    def predict_values(self, obs: Any) -> torch.Tensor:
+        """Return the values, shape (n, 1)."""
+        return self._look(obs)[1]
+
+
+class AfterstatePolicy(LookingPolicy):
     """The policy class to give to MaskablePPO: `MaskablePPO(AfterstatePolicy, env, policy_kwargs={"width": 64})`.
 
     Args:
@@ -334,34 +374,3 @@ class AfterstatePolicy(MaskableActorCriticPolicy):
     def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         logits, values = self.lines(self.extract_features(obs, self.features_extractor))
         return logits, values
-
-    def _distribution(self, logits: torch.Tensor, masks: Any) -> MaskableDistribution:
-        distribution: MaskableDistribution = self.action_dist.proba_distribution(action_logits=logits)
-        if masks is not None:
-            distribution.apply_masking(masks)
-        return distribution
-
-    def forward(
-        self, obs: torch.Tensor, deterministic: bool = False, action_masks: NDArray[Any] | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return actions, values and the actions' log probabilities."""
-        logits, values = self._look(obs)
-        distribution = self._distribution(logits, action_masks)
-        actions = distribution.get_actions(deterministic=deterministic)
-        return actions, values, distribution.log_prob(actions)
-
-    def evaluate_actions(
-        self, obs: torch.Tensor, actions: torch.Tensor, action_masks: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Return values, log probabilities of the given actions, and entropies."""
-        logits, values = self._look(obs)
-        distribution = self._distribution(logits, action_masks)
-        return values, distribution.log_prob(actions), distribution.entropy()
-
-    def get_distribution(self, obs: Any, action_masks: NDArray[Any] | None = None) -> MaskableDistribution:
-        """Return the distribution of the actions."""
-        return self._distribution(self._look(obs)[0], action_masks)
-
-    def predict_values(self, obs: Any) -> torch.Tensor:
-        """Return the values, shape (n, 1)."""
-        return self._look(obs)[1]

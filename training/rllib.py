@@ -35,7 +35,7 @@ from ray.tune.registry import register_env
 from stable_baselines3.common.logger import configure as configure_logger
 
 from patience_env.deals import refuse_reserved
-from patience_env.game import max_episode_steps
+from patience_env.game import get_game, max_episode_steps
 from patience_env.training.engines import WorkerError, ray_cluster
 from patience_env.training.models import network_options, policy_class, replace_file, save_model
 from patience_env.training.train import CURVE, MODEL_FOLDER, Outcome, Plan, Point
@@ -94,12 +94,14 @@ def make_batch(context: Mapping[str, Any]) -> VectorEnv[Any, Any, Any]:
 class MaskedModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """A network of `patience_env.training.models` as RLlib's module: illegal actions get no probability.
 
-    `model_config` holds `network` and `network_options`; `policy` is the network.
+    `model_config` holds `network` and `network_options`, `game` and its `options`; `policy` is the network.
     """
 
     def setup(self) -> None:
         """Build the network."""
-        maker, keywords = policy_class(self.model_config["network"], self.model_config["network_options"])
+        config = self.model_config
+        game = get_game(config["game"])
+        maker, keywords = policy_class(config["network"], config["network_options"], game, config["options"])
         self.policy = maker(self.observation_space["observations"], self.action_space, lambda _: 0.0, **keywords)
 
     def _forward(self, batch: Mapping[str, Any], **_: Any) -> dict[str, Any]:
@@ -169,7 +171,12 @@ def configure(plan: Plan, workers: int, total_steps: int | None) -> Any:
         grad_clip=settings["max_grad_norm"],
         grad_clip_by="global_norm",
     )
-    shaping = {"network": network, "network_options": network_options(network, settings)}
+    shaping = {
+        "network": network,
+        "network_options": network_options(network, settings),
+        "game": plan.game,
+        "options": plan.options,
+    }
     config.rl_module(rl_module_spec=RLModuleSpec(module_class=MaskedModule, model_config=shaping))
     config.debugging(seed=plan.seed % 2**31, log_level="ERROR")
     config.fault_tolerance(restart_failed_env_runners=True)
@@ -200,8 +207,8 @@ def run(
     curve: list[Point] = []
 
     def measure(policy: Any, steps: int, logger: Any) -> None:
-        mean, stderr = validation.measure(policy)
-        curve.append(Point(steps, round(time.perf_counter() - began, 3), round(mean, 4), round(stderr, 4)))
+        mean, stderr, won = validation.measure(policy)
+        curve.append(Point(steps, round(time.perf_counter() - began, 3), round(mean, 4), round(stderr, 4), won))
         logger.record("validation/mean", mean)
         if not quiet:
             last = curve[-1]

@@ -19,11 +19,11 @@ import typer
 from numpy.typing import NDArray
 
 from patience_env import __version__
-from patience_env.agents.policy import read_value
+from patience_env.agents.policy import Policy, make_policy, parse_policy, read_value
 from patience_env.deals import check_deal, named_deals
-from patience_env.game import get_game
+from patience_env.game import Game, get_game
 from patience_env.training.engines import WorkerError, check_engine, import_ray
-from patience_env.training.models import is_left_over, network_options, read_facts
+from patience_env.training.models import input_space, is_left_over, network_options, read_facts
 
 CHECKPOINT = "checkpoint.json"
 CURVE = "curve.json"
@@ -42,11 +42,12 @@ class Setting:
 
 
 SETTINGS = {
-    "network": Setting(str, 0, 0, "'lines' (Patience Poker: line values shared by policy and critic) or 'mlp'"),
+    "network": Setting(str, 0, 0, "'ahead' or 'cards' (any game), 'lines' (Patience Poker), 'mlp' (planes)"),
     "observation": Setting(str, 0, 0, "'planes' or 'cards'"),
     "steps": Setting(int, 1, 10**12, "steps of all games together, unless --steps or --minutes tells otherwise"),
     "envs": Setting(int, 1, 65_536, "games at once"),
     "n_steps": Setting(int, 1, 65_536, "steps of each game between two updates"),
+    "spread_steps": Setting(int, 1, 65_536, "the games begin spread over so many steps, about the length of a game"),
     "batch_size": Setting(int, 2, 10**9, "steps in a minibatch"),
     "n_epochs": Setting(int, 1, 1000, "passes over the steps of an update"),
     "learning_rate": Setting(float, 0, 1, "Adam's, at the start"),
@@ -57,9 +58,19 @@ SETTINGS = {
     "ent_coef": Setting(float, 0, 1e6, "reward for entropy"),
     "vf_coef": Setting(float, 0, 1e6, "weight of the critic's loss"),
     "max_grad_norm": Setting(float, 1e-9, 1e9, "gradients are cut to this length"),
+    "target_kl": Setting(float, 0, 1e6, "an update ends once it has changed the policy by so much; 0: never"),
+    "reward": Setting(str, 0, 0, "'usual', or the game's reward kind: 'progress', 'win' or 'score'"),
+    "win_bonus": Setting(float, 0, 1e6, "added to the reward of the move that wins the game"),
+    "temperature": Setting(float, 0, 100, "the trained agent plays its best action (0) or draws by probability (1)"),
+    "warm_steps": Setting(int, 1, 10**12, "positions of the warm start, where there is a teacher"),
+    "warm_learning_rate": Setting(float, 0, 1, "Adam's in the warm start; it falls to a tenth"),
+    "warm_pupil": Setting(float, 0, 1, "share of the games that the pupil itself plays by the end of the warm start"),
     "reward_scale": Setting(float, 1e-9, 1e9, "factor on the rewards that the learner sees"),
     "width": Setting(int, 1, 4096, "hidden units of each layer"),
+    "embedding": Setting(int, 1, 256, "cards: entries of a card's embedding"),
+    "depth": Setting(int, 1, 128, "cards: how many cards at either end of a long row are shown one by one"),
     "sharpness": Setting(float, 1e-6, 1e6, "lines: factor from gains to logits at the start"),
+    "keep": Setting(str, 0, 0, "the model is the agent that was 'best' on the validation deals, or the 'last'"),
     "evaluate_every": Setting(int, 1, 10**12, "steps between two evaluations on the validation deals"),
     "checkpoint_seconds": Setting(
         float, 0, 1e9, "seconds between two checkpoints (there is one after each evaluation)"
@@ -67,11 +78,13 @@ SETTINGS = {
     "threads": Setting(int, 0, 1024, "threads of torch, 0 for all cores"),
 }
 # These may differ between a run and its continuation.
-_FREE = ("steps", "evaluate_every", "checkpoint_seconds", "threads")
+_FREE = ("steps", "warm_steps", "evaluate_every", "checkpoint_seconds", "threads")
 
 
-def read_settings(env_id: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def read_settings(env_id: str, given: Mapping[str, Any] | None = None, taught: bool = False) -> dict[str, Any]:
     """Return the settings for a game: the YAML's default, its entry for the game, then those given.
+
+    What the YAML holds under `after_teacher` counts only where `taught`: what follows a warm start.
 
     Raises:
         ValueError: an unknown name or a value that is not allowed.
@@ -80,7 +93,11 @@ def read_settings(env_id: str, given: Mapping[str, Any] | None = None) -> dict[s
 
     text = resources.files("patience_env.training").joinpath("hyperparameters.yaml").read_text("utf-8")
     table = yaml.safe_load(text)
-    merged = {**table["default"], **table.get(env_id, {}), **(given or {})}
+    entries = [table["default"], table.get(env_id, {})]
+    after = [entry.pop("after_teacher", {}) for entry in entries]
+    merged = {}
+    for part in (*entries, *(after if taught else ()), given or {}):
+        merged.update(part)
     return {name: _check_setting(name, value) for name, value in merged.items()}
 
 
@@ -101,12 +118,16 @@ def _check_setting(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the learning curve: mean return on the validation deals and its standard error."""
+    """A point of the learning curve: mean return on the validation deals, its standard error, the share of deals won.
+
+    `won` is None for a game that only scores. Steps are PPO's: those of a warm start do not count.
+    """
 
     steps: int
     seconds: float
     mean: float
     stderr: float
+    won: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +147,13 @@ class Outcome:
     curve: tuple[Point, ...]
 
 
+def level_text(point: Point) -> str:
+    """Return how well an agent did: `119.52 +- 0.98`, and for a game that can be won `0.871 +- 0.002, 46.1% won`."""
+    if point.won is None:
+        return f"{point.mean:.2f} +- {point.stderr:.2f}"
+    return f"{point.mean:.4f} +- {point.stderr:.4f}, {point.won:.1%} won"
+
+
 # -- one run -----------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +166,7 @@ class Plan:
     seed: int
     settings: dict[str, Any]
     version: str
+    teacher: str | None = None
 
     def differences(self, saved: Mapping[str, Any]) -> list[str]:
         """Say in which facts this plan and a saved one differ, naming both sides."""
@@ -167,6 +196,7 @@ def train(
     steps: int | None = None,
     minutes: float | None = None,
     seed: int = 0,
+    teacher: str | None = None,
     resume: bool = False,
     settings: Mapping[str, Any] | None = None,
     deals: Sequence[int] | NDArray[np.uint64] | None = None,
@@ -185,6 +215,8 @@ def train(
             run that is resumed, or the settings', unless `minutes` is given.
         minutes: stop after so much time (the parts before a resume count).
         seed: of the network, the games and the learner's choices.
+        teacher: a policy written as text (see `patience_env.agents.policy.parse_policy`): before PPO begins, the
+            network learns to play as it does. None starts from nothing.
         resume: go on with the run in `out` from its last checkpoint.
         settings: hyperparameters that override those of `hyperparameters.yaml`.
         deals: deal numbers of the learning curve; None takes the standard validation deals.
@@ -197,21 +229,30 @@ def train(
     A resumed run draws new deals; it is as good as an uninterrupted one, but not the same step by step.
 
     Raises:
-        ValueError: an argument that is not allowed; `out` holds something else, or a run and `resume` is False; the run
-            to be resumed differs, its files are damaged, or there is none; Ray is not installed, or does not answer at
-            the address. Nothing is changed then.
+        ValueError: an argument that is not allowed; a teacher that is none or does not play this game under these
+            options; `out` holds something else, or a run and `resume` is False; the run to be resumed differs, its
+            files are damaged, or there is none; Ray is not installed, or does not answer at the address. Nothing is
+            changed then.
         WorkerError: Ray cannot be started, or RLlib broke down.
     """
     check_engine(engine, workers, address, ENGINES)
     if resume and engine == "rllib":
         raise ValueError("a run of the engine 'rllib' keeps no checkpoint to resume: leave --resume out")
-    chosen = read_settings(env_id, settings)
-    plan = Plan(env_id, get_game(env_id).check_options(options or {}), _check_seed(seed), chosen, __version__)
+    game = get_game(env_id)
+    chosen = read_settings(env_id, settings, teacher is not None)
+    if engine == "rllib":
+        chosen = _settings_for_rllib(env_id, settings or {}, teacher)
+    plan = Plan(env_id, game.check_options(options or {}), _check_seed(seed), chosen, __version__, teacher)
+    master = None if teacher is None else _find_teacher(teacher, plan)
     if minutes is not None and not 0 < minutes < 1e6:
         raise ValueError(f"minutes={minutes!r} is not allowed: give a number above 0")
     if steps is not None:
         _check_setting("steps", steps)
     network_options(chosen["network"], chosen)
+    input_space(chosen["network"], chosen["observation"], game, plan.options)
+    check_rewards(game, plan)
+    if chosen["keep"] not in ("best", "last"):
+        raise ValueError(f"keep={chosen['keep']!r} is not allowed: choose one of 'best', 'last'")
     if chosen["envs"] * chosen["n_steps"] % chosen["batch_size"] == 1:
         raise ValueError(
             f"batch_size={chosen['batch_size']} leaves a minibatch of a single step ({chosen['envs']} envs times "
@@ -233,7 +274,51 @@ def train(
         return rllib.run(folder, plan, limits, numbers, quiet, workers, address)
     from patience_env.training.learner import Run
 
-    return Run(folder, plan, limits, numbers, quiet).go()
+    return Run(folder, plan, limits, numbers, quiet, master).go()
+
+
+def _settings_for_rllib(env_id: str, given: Mapping[str, Any], teacher: str | None) -> dict[str, Any]:
+    """Return the settings for RLlib, which shows its networks observations only and knows neither teacher nor bonus."""
+    if teacher is not None:
+        raise ValueError("the engine 'rllib' knows no teacher: leave --teacher out, or choose --engine sb3")
+    chosen = read_settings(env_id, {"win_bonus": 0.0, "target_kl": 0.0, "temperature": 0.0, **given})
+    if chosen["network"] in ("ahead", "cards"):
+        if "network" in given:
+            raise ValueError(
+                f"network={given['network']!r} is not allowed with the engine 'rllib': choose lines or mlp, or "
+                "--engine sb3"
+            )
+        chosen = read_settings(env_id, {**chosen, "network": "mlp", "observation": "planes", **given})
+    for name in ("win_bonus", "target_kl", "temperature"):
+        if chosen[name]:
+            raise ValueError(f"{name}={chosen[name]!r} is not allowed with the engine 'rllib': leave it out")
+    return chosen
+
+
+def _find_teacher(text: str, plan: Plan) -> Policy:
+    """Return the policy written as `text`; refuse one that does not play the game of the plan under its options."""
+    name, given = parse_policy(text)
+    policy = make_policy(name, plan.game, **given)
+    policy.check(get_game(plan.game), plan.options)
+    return policy
+
+
+def reward_kind(plan: Plan) -> str | None:
+    """Return the reward kind to ask the environments for, None for the game's usual one."""
+    kind: str = plan.settings["reward"]
+    return None if kind == "usual" else kind
+
+
+def check_rewards(game: Game, plan: Plan) -> None:
+    """Raise ValueError where the reward's settings do not suit the game."""
+    allowed = ("score",) if game.scores else ("progress", "win")
+    if reward_kind(plan) not in (None, *allowed):
+        raise ValueError(
+            f"reward={plan.settings['reward']!r} is not allowed for {game.id}: choose one of "
+            f"{', '.join(map(repr, ('usual', *allowed)))}"
+        )
+    if plan.settings["win_bonus"] and game.scores:
+        raise ValueError(f"win_bonus={plan.settings['win_bonus']!r} is not allowed for {game.id}, which is never won")
 
 
 def _check_seed(seed: Any) -> int:
@@ -300,6 +385,15 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; runs/ENV-SEED if left out.", show_default=False)
     ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Learn to play as this policy does before PPO begins: NAME, MODULE:ATTRIBUTE, each with :KEY=VALUE as "
+            "often as wanted, or the path of a saved model.",
+            show_default=False,
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     envs: Annotated[int | None, typer.Option(help="Games at once; short for --set envs=N.")] = None,
     set_: Annotated[
@@ -337,6 +431,7 @@ def command(
             steps=steps,
             minutes=minutes,
             seed=seed,
+            teacher=teacher,
             resume=resume,
             settings=settings,
             quiet=quiet,
@@ -358,6 +453,6 @@ def command(
         raise typer.Exit(130) from None
     last = done.curve[-1]
     typer.echo(
-        f"{done.steps:,} steps in {done.seconds:.0f} s; validation {last.mean:.2f} +- {last.stderr:.2f}\n"
+        f"{done.steps:,} steps in {done.seconds:.0f} s; validation {level_text(last)}\n"
         f"agent: {done.folder / MODEL_FOLDER}\ncurve: {done.folder / CURVE}"
     )

@@ -1,0 +1,245 @@
+"""A network for any game that looks one move ahead: an action is as good as the table that it leaves.
+
+One network looks at tables (`CardView`: embeddings of cards, counts of groups, counters). Of the table at hand it says
+what return is to come: the critic. Of each table that a legal action leaves it says how desirable that is: the action's
+logit. What is learned of one action so counts for all that lead to the like, which is what a network with an output for
+every action lacks. Positions with a single legal action, which are most in some games, cost nothing to decide.
+
+An action may turn up a card that the player does not know. What is seen of it must not depend on that card: the action
+is played twice, in worlds whose hidden cards are dealt differently, and cards that differ are shown face-down (the
+counters then as they were before). The network's input is the record of a position whose hidden cards have been dealt
+anew (`see`), so there is nothing true in it to be spied on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import nn
+
+from patience_env.cards import FACE_DOWN
+from patience_env.game import Game, get_game
+from patience_env.jit import kernel
+from patience_env.training.card_networks import CODES, first_embedding, lay_out, view_cards
+from patience_env.training.networks import LookingPolicy
+from patience_env.verbs import determinize, is_won, legal, observe, play
+
+# Of a table: the reward that led to it, whether the game is won, whether it is over, its legal actions in tens.
+FACTS = 4
+# Entries of an action's embedding.
+ACTION_SIZE = 16
+# Rewards are shares of a pack or two: so many times one they are of the size of the other facts.
+REWARD_FACTOR = 20.0
+# What stands for the number of legal actions where it hangs on a card that is turned up.
+UNKNOWN = -0.1
+# The world that an action is played in once more; any number will do, as long as it is always the same.
+OTHER_WORLD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def find_legal(states, masks):  # type: ignore[no-untyped-def]
+    """Write the legal actions of every position (int8)."""
+    for i in range(states.shape[0]):
+        legal(states[i], masks[i])
+
+
+@kernel
+def look_at(states, masks, views, facts):  # type: ignore[no-untyped-def]
+    """Write what is seen of every position (int8, as `observe` does) and its facts (zeros before)."""
+    for i in range(states.shape[0]):
+        observe(states[i], views[i])
+        count = 0
+        for action in range(masks.shape[1]):
+            count += int(masks[i, action])
+        facts[i, 2] = 1.0 if count == 0 else 0.0
+        facts[i, 3] = 0.1 * count
+
+
+@kernel
+def look_ahead(states, present, rows, actions, places, key, scratch, mask, worlds, views, facts):  # type: ignore[no-untyped-def]
+    """Write what is seen of the table that each action leaves, and its facts.
+
+    `present`: what is seen of the positions. `rows`, `actions`: int64, (m,): which position, which legal action.
+    `places`: how many entries of a view are cards. `scratch`: room for two positions; `mask`: for one mask; `worlds`:
+    for two views. `views`: int8, (m, entries).
+    """
+    for i in range(rows.shape[0]):
+        for turn in range(2):
+            scratch[turn] = states[rows[i]]
+        determinize(scratch[1], key)
+        for turn in range(2):
+            reward = play(scratch[turn], actions[i])
+            observe(scratch[turn], worlds[turn])
+            if turn == 0:
+                count = legal(scratch[0], mask)
+                facts[i, 0] = REWARD_FACTOR * reward
+                facts[i, 1] = 1.0 if is_won(scratch[0]) else 0.0
+                facts[i, 2] = 1.0 if count == 0 else 0.0
+                facts[i, 3] = 0.1 * count
+        unknown = False
+        for place in range(places):
+            known = worlds[0, place] == worlds[1, place]
+            views[i, place] = worlds[0, place] if known else FACE_DOWN
+            unknown = unknown or not known
+        for counter in range(places, worlds.shape[1]):
+            views[i, counter] = present[rows[i], counter] if unknown else worlds[0, counter]
+        if unknown:
+            facts[i, 2] = 0.0
+            facts[i, 3] = UNKNOWN
+
+
+class Records(BaseFeaturesExtractor):
+    """Passes on the bytes of the positions' records."""
+
+    sees_states = True
+
+    def __init__(self, observation_space: spaces.Box) -> None:
+        super().__init__(observation_space, int(np.prod(observation_space.shape)))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return observations
+
+
+class Tables(nn.Module):
+    """The network that looks at tables."""
+
+    def __init__(self, game: Game, options: Mapping[str, Any], width: int, embedding: int, depth: int) -> None:
+        super().__init__()
+        self.view = view_cards(game.layout(options), depth)
+        self.cards = nn.Embedding(CODES, embedding)
+        self.actions = nn.Embedding(self.view.actions, ACTION_SIZE)
+        with torch.no_grad():
+            self.cards.weight.copy_(first_embedding(embedding))
+            self.actions.weight.mul_(0.1)
+        size = self.view.shown * embedding + self.view.group_count * CODES + self.view.counters + FACTS
+        self.first = nn.Linear(size, width)
+        self.judge = nn.Sequential(nn.Linear(2 * width + ACTION_SIZE, width), nn.ReLU(), _last(width))
+        self.critic = nn.Sequential(nn.Linear(width, width), nn.ReLU(), _last(width))
+        self._scales = torch.from_numpy(self.view.scales)
+
+    def forward(self, seen: NDArray[np.int8], facts: NDArray[np.float32]) -> torch.Tensor:
+        """Return what the first layer makes of tables, (n, width), before it is rectified."""
+        view = self.view
+        codes = np.empty((len(seen), view.shown), np.int64)
+        counts = np.zeros((len(seen), view.group_count, CODES), np.float32)
+        lay_out(seen, view.order, view.rows, view.groups, view.depth, codes, counts)
+        parts = (
+            self.cards(torch.from_numpy(codes)).flatten(1),
+            torch.from_numpy(counts).flatten(1),
+            torch.from_numpy(seen[:, view.places :].astype(np.float32)) / self._scales,
+            torch.from_numpy(facts),
+        )
+        made: torch.Tensor = self.first(torch.cat(parts, 1))
+        return made
+
+    def worth(self, tables: torch.Tensor) -> torch.Tensor:
+        """Return the values of tables that `forward` has looked at, (n, 1)."""
+        values: torch.Tensor = self.critic(torch.relu(tables))
+        return values
+
+    def desire(self, before: torch.Tensor, after: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """Return how desirable actions are, (m,), from the tables before and after them."""
+        # The difference of what is linear in the tables tells what the action has changed.
+        seen = torch.cat([torch.relu(after), after - before, self.actions(actions)], 1)
+        desires: torch.Tensor = self.judge(seen)[:, 0]
+        return desires
+
+
+def _last(width: int) -> nn.Linear:
+    """Return a last layer that begins with small outputs."""
+    layer = nn.Linear(width, 1)
+    with torch.no_grad():
+        layer.weight.mul_(0.1)
+        layer.bias.zero_()
+    return layer
+
+
+class AheadPolicy(LookingPolicy):
+    """The policy class to give to MaskablePPO.
+
+    Args:
+        observation_space, action_space, lr_schedule: as every SB3 policy; the observations are records, as bytes.
+        game_id, game_options: the game, its options in normal form.
+        width, embedding, depth: of the network.
+        **others: as `MaskableActorCriticPolicy`; the features extractor is fixed.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Box,
+        action_space: spaces.Discrete,
+        lr_schedule: Callable[[float], float],
+        *,
+        game_id: str,
+        game_options: Mapping[str, Any],
+        width: int,
+        embedding: int,
+        depth: int,
+        **others: Any,
+    ) -> None:
+        self._shape = {"width": width, "embedding": embedding, "depth": depth}
+        self._game, self._game_options = get_game(game_id), dict(game_options)
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            net_arch=[],
+            ortho_init=False,
+            features_extractor_class=Records,
+            **others,
+        )
+
+    def _build(self, lr_schedule: Callable[[float], float]) -> None:
+        self._build_mlp_extractor()
+        self.tables = Tables(self._game, self._game_options, **self._shape)
+        make: Any = self.optimizer_class
+        self.optimizer = make(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+        self._scratch = self._game.new_states(2, self._game_options)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        own = {"game_id": self._game.id, "game_options": self._game_options, **self._shape}
+        return super()._get_constructor_parameters() | own
+
+    def _positions(self, obs: Any) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int8], torch.Tensor]:
+        """Return the positions, their legal actions, what is seen of them, and what the first layer makes of that."""
+        content = np.ascontiguousarray(torch.as_tensor(obs).detach().cpu().numpy().astype(np.uint8))
+        states = content.view(self._game.state)[:, 0]
+        if isinstance(self._scratch, np.recarray):
+            states = states.view(np.recarray)
+        view = self.tables.view
+        masks = np.zeros((len(states), view.actions), np.int8)
+        seen = np.zeros((len(states), view.places + view.counters), np.int8)
+        facts = np.zeros((len(states), FACTS), np.float32)
+        find_legal(states, masks)
+        look_at(states, masks, seen, facts)
+        return states, masks, seen, self.tables(seen, facts)
+
+    def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        states, masks, present, tables = self._positions(obs)
+        rows, actions = np.nonzero(masks)
+        view = self.tables.view
+        scores = torch.zeros(len(rows))
+        several = np.flatnonzero((masks.sum(1, dtype=np.int64) > 1)[rows])
+        if len(several):
+            rows_, actions_ = rows[several], actions[several]
+            seen = np.zeros((len(several), view.places + view.counters), np.int8)
+            facts = np.zeros((len(several), FACTS), np.float32)
+            room = (self._scratch, np.zeros(view.actions, np.int8), np.zeros((2, seen.shape[1]), np.int8))
+            look_ahead(states, present, rows_, actions_, view.places, OTHER_WORLD, *room, seen, facts)
+            before = tables.index_select(0, torch.from_numpy(rows_))
+            desires = self.tables.desire(before, self.tables(seen, facts), torch.from_numpy(actions_))
+            scores = scores.index_put((torch.from_numpy(several),), desires)
+        logits = torch.full(masks.shape, -1e8)
+        logits = logits.index_put((torch.from_numpy(rows), torch.from_numpy(actions)), scores)
+        return logits, self.tables.worth(tables)
+
+    def predict_values(self, obs: Any) -> torch.Tensor:
+        """Return the values, shape (n, 1)."""
+        values: torch.Tensor = self.tables.worth(self._positions(obs)[3])
+        return values
