@@ -341,13 +341,28 @@ def made_pages() -> dict[str, str]:
 
 
 def on_config(config: Any) -> Any:
-    """Add the pages of figures, which commands write, to the section of results."""
+    """Add the pages that mkdocs.yml does not list, such as those that commands write, to the section of results."""
+    listed = {page for part in config.nav for page in _listed(part)}
     (results,) = (part["Results"] for part in config.nav if "Results" in part)
-    for path in sorted((ROOT / "docs" / "figures").glob("*.md")):
-        first = path.read_text("utf-8").partition("\n")[0]
-        title = first.removeprefix("# ") if first.startswith("# ") else path.stem.capitalize()
-        results.append({title: f"figures/{path.name}"})
+    docs = ROOT / "docs"
+    for path in sorted([*docs.glob("*.md"), *docs.glob("figures/*.md")]):
+        name = path.relative_to(docs).as_posix()
+        if name not in listed:
+            first = path.read_text("utf-8").partition("\n")[0]
+            results.append({first.removeprefix("# ") if first.startswith("# ") else path.stem.capitalize(): name})
     return config
+
+
+def _listed(part: Any) -> Iterator[str]:
+    """Yield the pages of a part of the navigation."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict):
+        for inside in part.values():
+            yield from _listed(inside)
+    else:
+        for inside in part:
+            yield from _listed(inside)
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -30,7 +30,7 @@ def run_sh(block: Block) -> None:
 def test_every_block_is_seen(page: Path) -> None:
     assert fences(page) == 2 * len(blocks_of(page))
     for block in blocks_of(page):
-        assert block.language in ("python", "sh", "text"), f"{block.page}, line {block.line}: say what language it is"
+        assert block.language in ("python", "sh", "text", ""), f"{block.page}, line {block.line}: nothing runs this"
         if block.language == "sh":
             list(commands(block))
 
