@@ -43,6 +43,8 @@ from patience_env.vector import PatienceVectorEnv
 
 ENV = "patience-env"
 STEPS = ("env_runners", "num_env_steps_sampled_lifetime")
+# Runners compile at their first step, which takes a busy machine minutes; RLlib goes on without what comes too late.
+SAMPLE_SECONDS, IDLE_UPDATES = 300.0, 3
 
 
 class MaskedVector(VectorWrapper):
@@ -155,6 +157,7 @@ def configure(plan: Plan, workers: int, total_steps: int | None) -> Any:
         num_envs_per_env_runner=each,
         gym_env_vectorize_mode="vector_entry_point",
         rollout_fragment_length=settings["n_steps"],
+        sample_timeout_s=SAMPLE_SECONDS,
     )
     config.training(
         train_batch_size_per_learner=workers * each * settings["n_steps"],
@@ -223,10 +226,13 @@ def run(
         algorithm = None
         try:
             algorithm = configure(plan, count, total_steps).build_algo()
-            steps, over = 0, False
+            steps, idle, over = 0, 0, False
             while not over:
                 told = algorithm.train()
-                steps = int(told[STEPS[0]][STEPS[1]])
+                before, steps = steps, int(told.get(STEPS[0], {}).get(STEPS[1], steps))
+                idle = idle + 1 if steps == before else 0
+                if idle == IDLE_UPDATES:
+                    raise WorkerError(f"RLlib's environment runners gave no step in {idle} times {SAMPLE_SECONDS:g} s")
                 over = total_steps is not None and steps >= total_steps
                 over = over or (total_seconds is not None and time.perf_counter() - began >= total_seconds)
                 if over or steps - (curve[-1].steps if curve else 0) >= plan.settings["evaluate_every"]:
@@ -243,8 +249,8 @@ def run(
 
 def _log(logger: Any, told: Mapping[str, Any], steps: int) -> None:
     """Write what RLlib tells of an update into TensorBoard's files."""
-    found = {"rollout/return": told["env_runners"].get("episode_return_mean")}
-    found |= {f"train/{name}": value for name, value in told["learners"]["default_policy"].items()}
+    found = {"rollout/return": told.get("env_runners", {}).get("episode_return_mean")}
+    found |= {f"train/{name}": value for name, value in told.get("learners", {}).get("default_policy", {}).items()}
     for name, value in found.items():
         if isinstance(value, (int, float, np.floating)):
             logger.record(name, float(value))
