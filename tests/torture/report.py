@@ -109,8 +109,8 @@ def table(rows: Iterable[Iterable[str]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
-def as_markdown(sections: Iterable[Section]) -> str:
-    """Return the page."""
+def as_markdown(sections: Iterable[Section], missing: Iterable[str] = ()) -> str:
+    """Return the page; `missing` names the sections that have not been run."""
     out = [
         "# Reliability",
         "",
@@ -126,4 +126,6 @@ def as_markdown(sections: Iterable[Section]) -> str:
         for figures in section.tables:
             out += ["", *table(figures)]
         out += [line for note in section.notes for line in ("", note)]
+    if names := ", ".join(missing):
+        out += ["", f"Sections without figures here, as they have not been run for this page: {names}."]
     return "\n".join(out) + "\n"

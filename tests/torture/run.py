@@ -88,7 +88,9 @@ def main() -> int:
         sections[name] = section
         given.out.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(as_json(sections), "utf-8")
-        given.out.write_text(as_markdown(sections[one] for one in SECTIONS if one in sections), "utf-8")
+        known = [sections[one] for one in SECTIONS if one in sections]
+        missing = [one for one in SECTIONS if one not in sections]
+        given.out.write_text(as_markdown(known, missing), "utf-8")
     broken = [name for name in names if not sections[name].held]
     print(f"{given.out}: {'everything held' if not broken else 'broken: ' + ', '.join(broken)}")
     return 1 if broken else 0

@@ -156,6 +156,8 @@ def test_the_page_tells_every_line_and_keeps_earlier_sections(tmp_path: Path) ->
     assert r"0 of 5 \| 6" in page
     assert "| 1 | 2 |" in page
     assert "`python x` (today" in page
+    assert "without figures here" not in page
+    assert "not been run for this page: kills, digests." in as_markdown([section], ["kills", "digests"])
     assert read_sections(tmp_path / "none.json") == {}
 
 
