@@ -419,7 +419,7 @@ class RolloutSearch(Policy):
             tallies[0][name] = value
         tallies[0]["policy"], tallies[0]["depth"] = self._rollout_of(turn.game), self._depth_of(turn.game)
         work, seen = turn.game.new_states(2, turn.options), turn.observations("cards")
-        actions = turn.masks.argmax(axis=1).astype(np.int64)
+        actions: NDArray[np.int64] = turn.masks.argmax(axis=1).astype(np.int64)
         for row in np.flatnonzero(np.count_nonzero(turn.masks, axis=1) > 1).tolist():
             self._begin(tallies[0], self._key(seen[row]))
             given = (turn.states, row, work, turn.masks[row].copy(), seen[row].copy(), *self._tree, tallies)
