@@ -7,35 +7,42 @@ game by a rollout policy and by UCT with rollouts of that policy, compared deal 
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
+import patience_env
+from patience_env.agents.policy import make_policy, parse_policy
 from patience_env.agents.rollouts import GREEDY, RANDOM, ROLLOUTS, THUMB, roll_out
 from patience_env.deals import advance, bits_at, named_deals
 from patience_env.game import game_ids, get_game
 from patience_env.jit import kernel
 from patience_env.kernels import nth_legal
 from patience_env.training.cli import time_text
-from patience_env.training.evaluate import Z_95, Evaluation, evaluate, standard_error
+from patience_env.training.evaluate import Z_95, evaluate, standard_error, wilson, write_atomically
 from patience_env.verbs import deal, legal, play
 
 # Moves of a timed game at most: some can go on for ever.
 MOST = 500
+# Deals that are kept at a time.
+CHUNK = 4
 # For each game that is won or lost: the rollout policy, further settings, and how many validation deals tell enough.
 MATCHES: dict[str, tuple[str, str, int]] = {
-    "Fourteenth-v0": ("random", "", 40),
-    "Calculation-v0": ("greedy", "", 100),
-    "Sultan-v0": ("greedy", "", 40),
-    "EmpressOfIndia-v0": ("thumb", "", 30),
-    "Fortress-v0": ("thumb", "", 100),
-    "Nivernaise-v0": ("thumb", "", 100),
-    "Paganini-v0": ("thumb", "", 20),
-    "RobinPost-v0": ("thumb", "", 20),
+    "Fourteenth-v0": ("random", "", 12),
+    "Calculation-v0": ("greedy", "", 40),
+    "Sultan-v0": ("greedy", "", 12),
+    "EmpressOfIndia-v0": ("thumb", ":depth=40", 12),
+    "Fortress-v0": ("thumb", ":depth=4", 80),
+    "Nivernaise-v0": ("thumb", "", 80),
+    "Paganini-v0": ("thumb", ":depth=10", 12),
+    "RobinPost-v0": ("thumb", ":depth=40", 12),
 }
 
 
@@ -140,26 +147,56 @@ def mcnemar(better: int, worse: int) -> float:
     return min(1.0, 2 * tail)
 
 
-def share(result: Evaluation) -> str:
+class Played:
+    """Deals that were played: [won, return, moves, seconds] of each, kept in a JSON file, a few at a time.
+
+    So a command that is killed goes on where it was. What was played under another seed or by another version of the
+    search counts for nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.kept: dict[str, dict[str, list[float]]] = {}
+        if path is not None and path.is_file():
+            self.kept = json.loads(path.read_text("utf-8"))
+
+    def play(self, policy: str, game_id: str, deals: NDArray[np.uint64], seed: int) -> NDArray[np.float64]:
+        """Let a policy play deals, or what is missing of them; return a row for each."""
+        version = make_policy(parse_policy(policy)[0], game_id).version
+        known = self.kept.setdefault(f"{patience_env.__version__} {game_id} {policy} {version} {seed}", {})
+        missing = [int(deal) for deal in deals if str(deal) not in known]
+        for first in range(0, len(missing), CHUNK):
+            result = evaluate(policy, game_id, missing[first : first + CHUNK], seed=seed)
+            if result.won is None:
+                raise ValueError(f"{game_id} is not won or lost")
+            # Which deal took how long is not told: all moves of a chunk count alike.
+            seconds = result.lengths * result.seconds_per_move
+            rows = np.column_stack([result.won, result.returns, result.lengths, seconds]).tolist()
+            known.update(zip(map(str, missing[first : first + CHUNK]), rows, strict=True))
+            if self.path is not None:
+                write_atomically(self.path, json.dumps(self.kept))
+        return np.array([known[str(deal)] for deal in deals])
+
+
+def share(won: NDArray[np.float64]) -> str:
     """Return a win rate with its interval."""
-    low, high = result.win_interval or (0.0, 0.0)
-    return f"{result.win_rate or 0.0:.1%} [{low:.1%}, {high:.1%}]"
+    low, high = wilson(int(won.sum()), len(won))
+    return f"{won.mean():.1%} [{low:.1%}, {high:.1%}]"
 
 
-def strength_line(game_id: str, simulations: int, first: int | None, seed: int) -> str:
+def strength_line(game_id: str, simulations: int, first: int | None, seed: int, played: Played) -> str:
     """Play a game by a rollout policy and by UCT with it; return its line of the table of strengths."""
     rollout, settings, count = MATCHES[game_id]
     deals = named_deals("validation", first or count)
     name = f"uct:simulations={simulations}:rollout={rollout}{settings}"
-    plain, search = (evaluate(policy, game_id, deals, seed=seed) for policy in (rollout, name))
-    if plain.won is None or search.won is None:
-        raise ValueError(f"{game_id} is not won or lost")
-    gains = search.won.astype(np.float64) - plain.won
+    plain, search = (played.play(policy, game_id, deals, seed) for policy in (rollout, name))
+    gains = search[:, 0] - plain[:, 0]
     mean, half = float(gains.mean()), Z_95 * standard_error(gains)
     chance = mcnemar(int((gains > 0).sum()), int((gains < 0).sum()))
-    cells: list[Any] = [game_id, f"`{name}`", len(deals), share(plain), share(search)]
+    cells: list[Any] = [game_id, f"`{name}`", len(deals), share(plain[:, 0]), share(search[:, 0])]
     cells += [f"{mean:+.1%} [{mean - half:+.1%}, {mean + half:+.1%}]", f"{chance:.2g}"]
-    cells += [f"{plain.mean:.3f}", f"{search.mean:.3f}", time_text(search.seconds_per_move)]
+    cells += [f"{plain[:, 1].mean():.3f}", f"{search[:, 1].mean():.3f}"]
+    cells.append(time_text(search[:, 3].sum() / search[:, 2].sum()))
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -169,6 +206,9 @@ def main(
     simulations: Annotated[int, typer.Option(min=1, help="Simulations a move.")] = 1000,
     first: Annotated[int | None, typer.Option(min=2, help="Deals of each game, instead of its own number.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all policies.")] = 0,
+    keep: Annotated[
+        Path | None, typer.Option(help="JSON file that keeps what was played: a killed run goes on.")
+    ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs of each loop.")] = 7,
     seconds: Annotated[float, typer.Option(min=0.01, help="CPU time of a timed run.")] = 0.2,
 ) -> None:
@@ -183,8 +223,11 @@ def main(
     else:
         heads = ["game", "bare loop", *ROLLOUTS, "random / bare"]
     typer.echo(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    played = Played(keep)
     for name in games:
-        typer.echo(strength_line(name, simulations, first, seed) if strength else speed_line(name, runs, seconds))
+        typer.echo(
+            strength_line(name, simulations, first, seed, played) if strength else speed_line(name, runs, seconds)
+        )
 
 
 if __name__ == "__main__":
