@@ -28,7 +28,9 @@ from playing import GAMES, begin, legal_actions, scaled, strict
 POKER = "PatiencePoker-v0"
 # To compile a search takes some ten seconds a game: these stand for all but in the slow tests and in plain Python.
 FEW = ("PatiencePoker-v0", "Sultan-v0", "Fortress-v0")
+TWO = ("Sultan-v0", "Fortress-v0")
 ALL_GAMES = [pytest.param(game, marks=() if game in FEW or not jit.JIT else pytest.mark.slow) for game in GAMES]
+ALL_ROLLED = [pytest.param(game, marks=() if game in TWO or not jit.JIT else pytest.mark.slow) for game in GAMES]
 SEARCHES = ("flat", "uct")
 
 
@@ -79,7 +81,7 @@ def positions(game_id: str, count: int) -> Iterator[PatienceEnv]:
         yield midgame(game_id, deal=number, steps=3 * number)
 
 
-@pytest.mark.parametrize("game_id", ALL_GAMES)
+@pytest.mark.parametrize("game_id", ALL_ROLLED)
 def test_the_thumb_of_rollouts_is_the_policy_of_that_name(game_id: str) -> None:
     policy = make_policy("thumb", game_id)
     for env in positions(game_id, scaled(8, 2)):
@@ -91,7 +93,7 @@ def test_the_thumb_of_rollouts_is_the_policy_of_that_name(game_id: str) -> None:
         assert turn.states.tobytes() == before, "a rollout policy leaves the position as it was"
 
 
-@pytest.mark.parametrize("game_id", ["Sultan-v0", "Fortress-v0"])
+@pytest.mark.parametrize("game_id", TWO)
 def test_greedy_takes_the_highest_reward_and_breaks_ties_at_random(game_id: str) -> None:
     for env in positions(game_id, scaled(6, 2)):
         rewards = {}
@@ -103,7 +105,7 @@ def test_greedy_takes_the_highest_reward_and_breaks_ties_at_random(game_id: str)
 
 
 @pytest.mark.parametrize("policy", range(len(ROLLOUTS)))
-@pytest.mark.parametrize("game_id", FEW)
+@pytest.mark.parametrize("game_id", TWO)
 def test_asked_again_and_again_a_rollout_policy_names_every_move_once(game_id: str, policy: int) -> None:
     for env in positions(game_id, scaled(5, 2)):
         left = mask_of(env)
@@ -136,7 +138,7 @@ def plain_rollout(env: PatienceEnv, stream: int, most: int, discount: float, win
     return value, most
 
 
-@pytest.mark.parametrize("game_id", ALL_GAMES)
+@pytest.mark.parametrize("game_id", ALL_ROLLED)
 def test_a_random_rollout_is_random_play_in_the_environment(game_id: str) -> None:
     for number, env in enumerate(positions(game_id, scaled(6, 2))):
         for most in (0, 1, scaled(300, 6)):
