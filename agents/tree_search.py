@@ -6,8 +6,7 @@ random bits that depend on the seed and on the observation, and on nothing else.
 At the root both try the moves, those that the rollout policy likes best, in the same determinizations with the same
 chance, so that the luck of the cards is taken out of the comparison; the worse half of the moves is dropped again and
 again, and the budget goes to those left (sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in
-multi-armed bandits", 2013). It is the last choice that counts there, not what was gained on the way: measured here, it
-plays better than confidence bounds at the root do.
+multi-armed bandits", 2013). It is the last choice that counts there, not what was gained on the way.
 
 *Flat Monte Carlo* (`flat`) plays each simulated game to its end by a rollout policy. *UCT* (`uct`; Kocsis and
 Szepesvari, "Bandit based Monte-Carlo planning", 2006; below sequential halving as in Pepels, Cazenave, Winands and
@@ -68,6 +67,8 @@ DEEPEST = 1024
 ENDLESS, LOOPING = 100_000, 200
 # Simulations that each move gets at least before the worse half is dropped.
 LEAST = 4
+# Moves that are tried at most, by default, where the budget is one of time.
+WIDE = 32
 TINY = 1e-9
 WORDS = 0x1FFFFFFFFFFFFFFF  # the 61 bits of a hash
 
@@ -368,7 +369,7 @@ class RolloutSearch(Policy):
         discount: what a reward one move later is worth, above 0 and up to 1.
         win: what winning is worth beside the rewards (whose sum is 1 when a game is won).
         width: moves that are tried at all, those that the rollout policy likes best; by default as many as the budget
-            allows to be tried four times to begin with.
+            allows to be tried four times to begin with, 32 where it is one of time.
 
     Raises:
         ValueError: an option that is not allowed, or both budgets.
@@ -454,10 +455,12 @@ class RolloutSearch(Policy):
 
     def _candidates(self, count: int) -> int:
         """Return how many of so many legal moves are tried: as many as get `LEAST` simulations each at first."""
-        count = min(count, self.width or count)
-        while self.milliseconds is None and count > 2 and LEAST * count * _halvings(count) > int(self.simulations or 1):
+        if self.simulations is None:
+            return min(count, self.width or WIDE)
+        count = min(count, self.width or count, self.simulations)
+        while count > 2 and LEAST * count * _halvings(count) > self.simulations:
             count -= 1
-        return count if self.milliseconds is not None or int(self.simulations or 1) > 1 else 1
+        return count
 
     def _worths(self, tally: Any, means: NDArray[np.float64], bests: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what moves are worth, in spans of the worths seen."""
