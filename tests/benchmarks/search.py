@@ -37,7 +37,7 @@ CHUNK = 4
 MATCHES: dict[str, tuple[str, str, int]] = {
     "Fourteenth-v0": ("random", "", 12),
     "Calculation-v0": ("greedy", "", 40),
-    "Sultan-v0": ("greedy", "", 12),
+    "Sultan-v0": ("greedy", "", 30),
     "EmpressOfIndia-v0": ("thumb", ":depth=40", 12),
     "Fortress-v0": ("thumb", ":depth=4", 80),
     "Nivernaise-v0": ("thumb", "", 80),
