@@ -54,6 +54,7 @@ def test_a_wrong_mask_is_noticed() -> None:
     steps.check_position(env, tally, env.state_rows(), mask)
     assert tally.wrong_masks == 0
     mask[0] = not mask[0]
+    tally = steps.Tally()  # which takes its first position through text
     steps.check_position(env, tally, env.state_rows(), mask)
     assert tally.wrong_masks == 1
 
