@@ -40,7 +40,7 @@ MATCHES: dict[str, tuple[str, str, int]] = {
     "Sultan-v0": ("greedy", "", 30),
     "EmpressOfIndia-v0": ("thumb", ":depth=40", 12),
     "Fortress-v0": ("thumb", ":depth=4", 80),
-    "Nivernaise-v0": ("thumb", "", 80),
+    "Nivernaise-v0": ("thumb", "", 40),
     "Paganini-v0": ("thumb", ":depth=10", 12),
     "RobinPost-v0": ("thumb", ":depth=40", 12),
 }
