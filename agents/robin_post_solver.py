@@ -7,8 +7,8 @@ import numpy as np
 from patience_env.agents.nivernaise_solver import wait
 from patience_env.agents.solver_verbs import RANKS, absorb, add_to_set, word_of
 from patience_env.cards import suit_of
-from patience_env.games.robin_post import CARDS, DEPTH, POSITIONS
-from patience_env.games.twin_foundations import fits, played
+from patience_env.games.robin_post import DEPTH, POSITIONS
+from patience_env.games.twin_foundations import CARDS, fits, played
 from patience_env.jit import helper, rule
 
 SIX = 6  # bits of a card code
@@ -68,7 +68,7 @@ def reach(state):  # type: ignore[no-untyped-def]
         costs = lower(costs, state, int(state.waste[i]), 3 * (wasted - 1 - i))
     for i in range(state.first, CARDS):
         costs = lower(costs, state, int(state.deck[i]), min(4 + (i - int(state.first)) // 3, FAR))
-    total = 0
+    total = np.int64(0)
     for foundation in range(8):
         total += (costs >> (8 * foundation)) & 127
     # A full foundation waits for nothing.

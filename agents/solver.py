@@ -298,7 +298,7 @@ def follow(root, scratch, chosen, line):  # type: ignore[no-untyped-def]
 
 def bytes_that_count(game: Game) -> NDArray[np.int64]:
     """Return the numbers of the bytes of a state record that belong to a field, the deal number's left out."""
-    fields = game.state.fields or {}
+    fields: Mapping[str, Any] = game.state.fields or {}
     kept = [
         np.arange(offset, offset + dtype.itemsize) for name, (dtype, offset, *_) in fields.items() if name != "deal"
     ]

@@ -112,7 +112,8 @@ def _compile(function: Callable[..., Any], inner: bool, **options: Any) -> Any:
     if not JIT:
         return function
     compiled = njit(function, _nrt=False, no_rewrites=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)
-    compiled.__class__ = _dispatcher_class(type(compiled), inner)
+    kind: Any = type(compiled)
+    compiled.__class__ = _dispatcher_class(kind, inner)
     return compiled
 
 

@@ -25,7 +25,7 @@ def told(game: Game, options: dict[str, Any], deal: int, moves: tuple[int, ...])
 
     rows = Rows(game, options, 1, "cards", False)
     rows.reset(rows.all_rows, np.array([deal], np.uint64))
-    lines = []
+    lines: list[str] = []
     for move in moves:
         if not rows.masks[0, move]:
             raise ValueError(f"the line of play for {game.id} deal {deal} is wrong at move {len(lines) + 1}")
