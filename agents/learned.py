@@ -143,3 +143,10 @@ def _load(path: str, device: str) -> Any:
     model = model.to(device)
     model.set_training_mode(False)
     return model
+
+
+def shipped(name: str) -> Policy:
+    """Return the agent of `patience train` that comes with the package under a name (needs the `train` extra)."""
+    from patience_env.training.models import ModelPolicy
+
+    return ModelPolicy(str(Path(__file__).resolve().parent / "models" / name))

@@ -6,13 +6,12 @@ placements: the lines of the touching canvas are simply longer and mostly empty.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.agents import basic
 from patience_env.agents.board_values import ValuePolicy
+from patience_env.agents.learned import shipped
 from patience_env.agents.line_table import LinePolicy
 from patience_env.agents.policy import KernelPolicy, Policy, Turn
 from patience_env.agents.rollouts import is_one_in
@@ -226,10 +225,7 @@ def ppo_policy() -> Policy:
 
     It comes with the package: a network of line values trained from scratch by MaskablePPO (needs the `train` extra).
     """
-    from patience_env.training.models import ModelPolicy
-
-    folder = Path(__file__).resolve().parent / "models" / "poker-fixed-american"
-    return ModelPolicy(str(folder))
+    return shipped("poker-fixed-american")
 
 
 POLICIES = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from patience_env.agents.policy import KernelPolicy
+from patience_env.agents.learned import shipped
+from patience_env.agents.policy import KernelPolicy, Policy
 from patience_env.cards import EMPTY
 from patience_env.games.sultan import DIVAN, REDEAL, TALON, TURN
 from patience_env.jit import helper, kernel
@@ -79,5 +80,14 @@ class ThumbPolicy(KernelPolicy):
     kernel = staticmethod(play_by_thumb)
 
 
-POLICIES = {"thumb": "ThumbPolicy"}
+def ppo_policy() -> Policy:
+    """Return the agent of `patience train Sultan-v0 --teacher thumb --minutes 18` (two redeals).
+
+    It comes with the package: a network that looks a move ahead, taught by the rule of thumb and then trained by
+    MaskablePPO (needs the `train` extra).
+    """
+    return shipped("sultan")
+
+
+POLICIES = {"thumb": "ThumbPolicy", "ppo": "ppo_policy"}
 ROLLOUTS = {"thumb": thumb}

@@ -22,6 +22,15 @@ def test_ppo_plays_far_above_greed() -> None:
     assert paired(ppo, greedy).low > 60
 
 
+@pytest.mark.compiled
+def test_the_sultans_ppo_plays_above_its_teacher() -> None:
+    deals = named_deals("validation", 300)
+    ppo, thumb = (evaluate(policy, "Sultan-v0", deals) for policy in ("ppo", "thumb"))
+    assert paired(ppo, thumb).low > 0
+    with pytest.raises(ValueError, match=r"redeals=2.*redeals=1"):
+        evaluate("ppo", "Sultan-v0", named_deals("smoke", 2), options={"redeals": 1})
+
+
 def test_ppo_refuses_another_table_and_names_both() -> None:
     with pytest.raises(ValueError, match=r"scoring='american'.*scoring='english'"):
         evaluate("ppo", GAME, named_deals("smoke", 2), options={**FIXED, "scoring": "english"})

@@ -138,6 +138,11 @@ def plain_rollout(env: PatienceEnv, stream: int, most: int, discount: float, win
     return value, most
 
 
+def contents(rows: Any) -> list[Any]:
+    """Return the fields of state records: the bytes between them mean nothing."""
+    return [rows[name].tolist() for name in rows.dtype.names]
+
+
 @pytest.mark.parametrize("game_id", ALL_ROLLED)
 def test_a_random_rollout_is_random_play_in_the_environment(game_id: str) -> None:
     for number, env in enumerate(positions(game_id, scaled(6, 2))):
@@ -149,19 +154,19 @@ def test_a_random_rollout_is_random_play_in_the_environment(game_id: str) -> Non
             again = env.clone()
             value, moves = plain_rollout(again, number + 1, most, 0.9, 2.0)
             assert found == (pytest.approx(value), moves)
-            assert rows.tobytes() == again.state_rows().tobytes()
+            assert contents(rows) == contents(again.state_rows())
 
 
 def test_noise_mixes_random_moves_into_a_rollout() -> None:
     env = midgame("Sultan-v0", steps=0)
     spare = env.game.new_states(1, env.options)
 
-    def ends(noise: float) -> set[bytes]:
+    def ends(noise: float) -> set[str]:
         found = set()
         for key in range(scaled(12, 3)):
             rows = env.state_rows()
             rolled(rows, spare, mask_of(env), np.array([key], np.uint64), THUMB, noise, 40, 1.0, 1.0)
-            found.add(rows.tobytes())
+            found.add(str(contents(rows)))
         return found
 
     assert len(ends(0.0)) == 1
