@@ -586,7 +586,12 @@ class ValueTraining:
     def save_model(self, **facts: Any) -> None:
         """Write the network as it is now as a model that the policy "value" plays."""
         made = {
-            "training": {**self.plan.facts(), "played": self.done, "seconds": round(self.seconds, 1)},
+            "training": {
+                **self.plan.facts(),
+                "start": Path(self.plan.start).name,  # a model travels: the path was this machine's
+                "played": self.done,
+                "seconds": round(self.seconds, 1),
+            },
             "attempts": self.results,
             "curve": self.curve,
         }
