@@ -28,6 +28,7 @@ import patience_env
 from patience_env.deals import named_deals, standard_deals
 from patience_env.game import game_ids, get_game, max_episode_steps
 from patience_env.training import play, watch
+from patience_env.training.engine_options import AddressOption, EngineOption, WorkersOption
 
 if TYPE_CHECKING:
     from patience_env.agents.policy import Policy
@@ -121,17 +122,9 @@ def evaluate_policies(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policies' own random choices.")] = 0,
-    engine: Annotated[
-        str, typer.Option(help="What plays: local (this process), processes (of this machine) or ray (a cluster).")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Workers of the engine; all cores if left out.", show_default=False),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="The Ray cluster; Ray is started here if left out.", show_default=False),
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     json_file: Annotated[
         str | None,
         typer.Option(

@@ -30,6 +30,7 @@ from patience_env import __version__
 from patience_env.agents.policy import GENERAL, Policy, make_policy, parse_policy, policy_names
 from patience_env.deals import named_deals
 from patience_env.game import game_ids, get_game
+from patience_env.training.engine_options import AddressOption, EngineOption, WorkersOption
 from patience_env.training.engines import Engine, LocalEngine, WorkerError, check_engine, open_engine
 from patience_env.training.evaluate import (
     Evaluation,
@@ -458,17 +459,9 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policies' own random choices.")] = 0,
     reference: Annotated[str, typer.Option(help="The policy that the others are compared with.")] = REFERENCE,
-    engine: Annotated[
-        str, typer.Option(help="What plays: local (this process), processes (of this machine) or ray (a cluster).")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Workers of the engine; all cores if left out.", show_default=False),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="The Ray cluster; Ray is started here if left out.", show_default=False),
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     out: Annotated[Path, typer.Option(help="Folder for leaderboard.json, leaderboard.md and leaderboard.png.")] = Path(
         "docs/figures"
     ),
