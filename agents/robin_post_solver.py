@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from patience_env.agents.nivernaise_solver import wait
-from patience_env.agents.solver_verbs import RANKS, absorb, add_to_set, word_of
+from patience_env.agents.solver_verbs import RANKS, absorb, absorb_pile, add_to_set, word_of
 from patience_env.cards import suit_of
 from patience_env.games.robin_post import DEPTH, POSITIONS
 from patience_env.games.twin_foundations import CARDS, fits, played
@@ -33,13 +33,7 @@ def fingerprint(state, raw, kept, key):  # type: ignore[no-untyped-def]
     for suit in range(4):
         word = (word << 8) | (int(state.up[suit]) << 4) | int(state.down[suit])
     absorb(key, word_of(word))
-    word = 1
-    for i in range(state.wasted):
-        word = (word << SIX) | int(state.waste[i])
-        if i % 10 == 9:
-            absorb(key, word_of(word))
-            word = 1
-    absorb(key, word_of(word))
+    absorb_pile(key, state.waste, state.wasted)
 
 
 @rule

@@ -49,6 +49,18 @@ def absorb(key, word):  # type: ignore[no-untyped-def]
     key[1] = bits_at(int(key[1]) ^ word ^ HALF_1)
 
 
+@helper
+def absorb_pile(key, cards, count):  # type: ignore[no-untyped-def]
+    """Absorb the first `count` card codes of an array, in their order, ten in a word."""
+    word = 1
+    for i in range(count):
+        word = (word << 6) | int(cards[i])
+        if i % 10 == 9:
+            absorb(key, word_of(word))
+            word = 1
+    absorb(key, word_of(word))
+
+
 @rule
 def add_to_set(key, word, more):  # type: ignore[no-untyped-def]
     """Let a key depend on a thing written as two words, but not on the order in which things are added."""

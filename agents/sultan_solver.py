@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patience_env.agents.solver_verbs import RANKS, absorb, add_to_set, word_of
+from patience_env.agents.solver_verbs import RANKS, absorb, absorb_pile, add_to_set, word_of
 from patience_env.agents.sultan import cards_before
 from patience_env.cards import EMPTY
 from patience_env.games.sultan import DIVAN, PACKETS, REDEAL, TALON, TO_PLAY, TURN, legal, played
@@ -26,13 +26,7 @@ def fingerprint(state, raw, kept, key):  # type: ignore[no-untyped-def]
         two = int(state.taken[2 * suit + 1])
         word = (word << 8) | (min(one, two) << 4) | max(one, two)
     absorb(key, word_of(word))
-    word = 1
-    for i in range(state.talon_size):
-        word = (word << SIX) | int(state.talon[i])
-        if i % 10 == 9:
-            absorb(key, word_of(word))
-            word = 1
-    absorb(key, word_of(word))
+    absorb_pile(key, state.talon, state.talon_size)
     if state.redeals_left > 0:
         absorb(key, word_of(state.rng))
     if state.redeals_left == state.redeals:  # the stock is still the one of the deal
