@@ -100,6 +100,7 @@ STATE = np.dtype(
         ("flank", np.int8, (FLANKS,)),  # card code of each flank place, 0 vacant
         ("up", np.int8, (4,)),  # cards on the foundation of each suit that begins with the ace
         ("down", np.int8, (4,)),  # cards on the foundation of each suit that begins with the king
+        # `observe` takes sixteen bytes at a time, up to twelve before and fifteen behind these two: keep fields there.
         ("cards", np.int8, (STOCK + CARDS,)),  # packet p, bottom first, from DEPTH * p; then the stock; 0 no card
         ("hidden", np.int8, (STOCK + CARDS,)),  # 1 where `cards` holds a card that the player has never seen
         ("unseen", np.int8, (17,)),  # cards never seen of each rank (13), then of each suit (4)
