@@ -12,7 +12,7 @@ from typing import Any
 from patience_env.game import game_ids, get_game
 from patience_env.registration import register_all, register_game
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PatienceEnv",
