@@ -172,10 +172,13 @@ def policy_names(game_id: str) -> dict[str, str]:
     return {**GENERAL, **{name: f"{module}:{attribute}" for name, attribute in own.items()}}
 
 
+_PYTHON = {"True": True, "False": False, "None": None}  # as messages and help name values
+
+
 def read_value(text: str) -> Any:
-    """Return the value of an option written as text: JSON where it is JSON, else the text itself."""
+    """Return the value of an option written as text: JSON where it is JSON, True, False, None, else the text itself."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _PYTHON[text] if text in _PYTHON else json.loads(text, parse_constant=_refuse_constant)
     except ValueError:
         return text
 

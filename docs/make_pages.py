@@ -24,8 +24,7 @@ from patience_env.encoding import cards_length, planes_shape
 from patience_env.game import Game, game_ids, get_game, max_episode_steps
 
 ROOT = Path(__file__).resolve().parent.parent
-# What `patience leaderboard` writes, or `python -m patience_env.training.levels --json` until there is one.
-RESULTS = tuple(ROOT / "docs" / "figures" / f"{name}.json" for name in ("leaderboard", "levels"))
+RESULTS = ROOT / "docs" / "figures" / "leaderboard.json"  # what `patience leaderboard` writes
 
 # The picture of a game: a deal, and how many moves its rule of thumb has made.
 PICTURE_DEAL = 7
@@ -93,7 +92,8 @@ def option_table(game: Game) -> str:
     lines = ["| option | default | meaning |", "|---|---|---|"]
     for option in game.options:
         default = json.dumps(option.default) if isinstance(option.default, str) else option.default
-        lines.append(f"| `{option.name}` | `{default}` | {anywhere(option.help)} |")
+        meaning = f"{option.help}: {option.allowed}".removesuffix(": ")
+        lines.append(f"| `{option.name}` | `{default}` | {anywhere(meaning)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -145,11 +145,10 @@ def result_table(game: Game, board: Mapping[str, Any]) -> str:
         lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         lines += [f"| {' | '.join(result_cells(entry))} |" for entry in entries]
         parts.append(f"With {named(given)}:\n\n" + "\n".join(lines))
-    command = board.get("command", "patience leaderboard")
     return (
         "\n\n".join(parts)
         + f"\n\nPlayed on the {board['deals']} deals from {board['first_deal']} on, version {board['version']}; mean ± "
-        + f"standard error, and the interval of E. B. Wilson. Made by `{command}`.\n"
+        + f"standard error, and the interval of E. B. Wilson. Made by `{board['command']}`.\n"
     )
 
 
@@ -327,7 +326,7 @@ def reference_page() -> str:
 
 def made_pages() -> dict[str, str]:
     """Return all pages and pictures that are made: path within the site's sources -> text."""
-    board = json.loads(next(path for path in RESULTS if path.exists()).read_text("utf-8"))
+    board = json.loads(RESULTS.read_text("utf-8"))
     made = {"games/index.md": games_page(), "api.md": reference_page()}
     for name in ("CHANGELOG", "CONTRIBUTING"):
         text = (ROOT / f"{name}.md").read_text("utf-8")

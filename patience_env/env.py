@@ -190,9 +190,11 @@ class PatienceEnv(gymnasium.Env[NDArray[np.int8], int]):
     def _explain(self, action: int) -> str:
         if not 0 <= action < len(self._mask):
             return f"action {action} of {self.game.id} lies outside 0 to {len(self._mask) - 1}"
+        legal = int(np.count_nonzero(self._mask))
         return (
-            f"action {action} of {self.game.id} ({self.describe(action)}) is not legal here: {int(self._mask.sum())} "
-            "actions are. Pass the mask to whatever chooses: info['action_mask'] or env.unwrapped.action_masks()"
+            f"action {action} of {self.game.id} ({self.describe(action)}) is not legal here: {legal} "
+            f"{'action is' if legal == 1 else 'actions are'}. Pass the mask to whatever chooses: info['action_mask'] "
+            "or env.unwrapped.action_masks()"
         )
 
     def action_masks(self) -> NDArray[np.bool_]:

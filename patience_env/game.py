@@ -28,6 +28,15 @@ class Option:
     check: Callable[[Any], Any]
     help: str
 
+    @property
+    def allowed(self) -> str:
+        """What `check` says is allowed, such as "choose one of 'touching', 'fixed'"; "" where any text is."""
+        try:
+            self.check("?")
+        except (TypeError, ValueError) as error:
+            return str(error).partition(": ")[2]
+        return ""
+
 
 def one_of(name: str, *allowed: Any) -> Callable[[Any], Any]:
     """Return an option check that takes one of the allowed values."""

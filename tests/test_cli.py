@@ -17,7 +17,7 @@ import typer
 
 import patience_env
 from patience_env import jit
-from patience_env.training.cli import main, time_text
+from patience_env.training.cli import main, read_options, time_text
 
 POKER = "PatiencePoker-v0"
 FEW = ["--deals", "smoke", "--first", "20" if jit.JIT else "3"]
@@ -54,6 +54,7 @@ def test_list_shows_games_options_policies_and_deals(capsys: pytest.CaptureFixtu
         for option in game.options:
             assert option.name in ran.out
             assert option.help in ran.out
+    assert "where a card may be placed: choose one of 'touching', 'fixed'" in ran.out
     assert "policies: random, greedy, flat, uct, sb3, model, ppo, flush-rank, thumb, line, value, search" in ran.out
     assert "test: 10,000 deals, 1000000 to 1009999" in ran.out
 
@@ -116,6 +117,12 @@ def test_options_are_read_as_json_where_they_are_json(capsys: pytest.CaptureFixt
     data = json.loads(ran.out)
     assert data["options"]["scoring"] == scoring
     assert all(points in range(11) for points in data["results"][0]["returns"])
+
+
+def test_values_are_read_as_messages_name_them_too() -> None:
+    given = ["a=None", "b=null", "c=True", "d=false", "e=none", "f=3", "g=NaN"]
+    wanted = {"a": None, "b": None, "c": True, "d": False, "e": "none", "f": 3, "g": "NaN"}
+    assert read_options(given) == wanted
 
 
 @pytest.mark.parametrize(

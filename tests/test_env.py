@@ -271,6 +271,15 @@ def test_raise_mode_names_the_illegal_move_and_changes_nothing(game_id: str) -> 
     assert (env.get_state(), seen(env)) == before
 
 
+def test_one_legal_action_is_named_as_one() -> None:
+    env = strict(POKER, placement="fixed")
+    env.reset(options={"deal": 1})
+    for cell in range(24):
+        env.step(cell)
+    with pytest.raises(InvalidAction, match=r"is not legal here: 1 action is\. Pass the mask"):
+        env.step(0)
+
+
 @every_game
 def test_forfeit_ends_the_episode_with_one_warning(game_id: str) -> None:
     env = PatienceEnv(game_id)

@@ -265,6 +265,18 @@ def test_the_command_refuses_in_one_line(
     assert not (tmp_path / "x").exists()
 
 
+def test_a_missing_plotting_package_is_told_before_anything_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, counted: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit) as stop:
+        main(["leaderboard", *GAME, "--only", "--policy", "greedy", "--first", "1", "--out", str(tmp_path / "x")])
+    assert stop.value.code == 2
+    assert "pip install 'patience-env[train]'" in capsys.readouterr().err
+    assert counted == []
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.parametrize("option", ["--out", "--cache"])
 def test_a_folder_that_cannot_be_one_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str

@@ -89,7 +89,8 @@ def list_all() -> None:
         if game.options:
             table = Table("option", "default", "meaning", box=None, pad_edge=False, padding=(0, 2))
             for option in game.options:
-                table.add_row(Text("  " + option.name), Text(json.dumps(option.default)), Text(option.help))
+                meaning = f"{option.help}: {option.allowed}".removesuffix(": ")
+                table.add_row(Text("  " + option.name), Text(json.dumps(option.default)), Text(meaning))
             console.print(table)
         console.print(Text(f"  policies: {', '.join(policy_names(game_id))}\n"))
     console.print(Text("Standard deals", style="bold"))

@@ -41,11 +41,16 @@ from patience_env.training.evaluate import (
     shares_of,
     write_atomically,
 )
-from patience_env.training.levels import VARIANTS, level
 from patience_env.training.models import replace_file
 from patience_env.training.shares import PROTOCOL, Played, Share
 
 REFERENCE = "thumb"
+# Options besides the defaults whose levels are worth knowing.
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "PatiencePoker-v0": ({"placement": "fixed"}, {"scoring": "english"}, {"placement": "fixed", "scoring": "english"}),
+    "Sultan-v0": ({"redeals": 1},),
+    "Fourteenth-v0": ({"exchanges": 1, "close_gaps": True}, {"exchanges": 0, "close_gaps": True}),
+}
 # Policies that think long play fewer deals unless told otherwise, and those of every game think less.
 SLOW = {"search": 100, "flat": 20, "uct": 20}
 BRIEF = {"flat": "flat:simulations=100", "uct": "uct:simulations=100"}
@@ -318,6 +323,14 @@ def game_text(env: str, options: Mapping[str, Any]) -> str:
     return f"`{env}` {', '.join(named)}".strip()
 
 
+def level(entry: Mapping[str, Any]) -> str:
+    """Return the win rate with its interval and the mean return, or the mean score with its standard error."""
+    if entry["win_rate"] is None:
+        error = "" if entry["stderr"] is None else f" +- {entry['stderr']:.2f}"
+        return f"{entry['mean']:.2f}{error}"
+    return f"{entry['win_rate']:.1%} [{entry['wilson_low']:.1%}, {entry['wilson_high']:.1%}], {entry['mean']:.3f}"
+
+
 def cell(entry: Mapping[str, Any], most: int) -> str:
     """Return how a policy fared, and on how many deals if not on the `most` that any played."""
     return level(entry) if entry["deals"] == most else f"{level(entry)} ({entry['deals']:,})"
@@ -373,16 +386,23 @@ def markdown(board: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def check_plot() -> None:
+    """Raise ValueError, naming the pip command, unless matplotlib is installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"the plot needs matplotlib, pip install 'patience-env[train]' ({error})") from error
+
+
 def draw(board: Mapping[str, Any]) -> bytes:
     """Return a plot of the leaderboard as PNG: for each game a bar for each policy, with its 95% interval.
 
     Raises:
         ValueError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError(f"the plot needs matplotlib, pip install 'patience-env[train]' ({error})") from error
+    check_plot()
+    from matplotlib.figure import Figure
+
     games: dict[str, list[Mapping[str, Any]]] = {}
     for entry in board["entries"]:
         games.setdefault(game_text(entry["env"], entry["options"]).replace("`", ""), []).append(entry)
@@ -480,6 +500,7 @@ def command(
     """
     try:
         check_engine(engine, workers, address)
+        check_plot()  # before hours of play, not after
         games = [read_game(text) for text in dict.fromkeys(game or ())] or [
             (name, get_game(name).check_options(options))
             for name in game_ids()

@@ -25,7 +25,7 @@ from patience_env.agents.solver import SOLVER, deal_states, solve_states
 from patience_env.deals import named_deals
 from patience_env.game import get_game
 from patience_env.training.evaluate import evaluate, wilson
-from patience_env.training.levels import VARIANTS
+from patience_env.training.leaderboard import VARIANTS
 from patience_env.training.models import replace_file
 from patience_env.training.solve import told
 

@@ -568,13 +568,11 @@ def form_field(option: Option) -> dict[str, Any]:
     99, or None`. Where it says neither, the field is free text, which the server reads as JSON and checks.
     """
     field: dict[str, Any] = {"name": option.name, "default": option.default, "help": option.help, "kind": "text"}
-    try:
-        option.check("?")
-    except (TypeError, ValueError) as error:
-        literal = r"(?:'[^']*'|True|False|None|-?\d+)"
-        if found := re.search(rf"choose one of ({literal}(?:, {literal})*)", str(error)):
-            field |= {"kind": "choice", "choices": _literals(found.group(1)), "free": "or give" in str(error)}
-        elif found := re.search(rf"whole number from (\d+) to (\d+)((?:, or {literal})*)", str(error)):
-            also = _literals(found.group(3).replace(", or ", ", ").removeprefix(", ")) if found.group(3) else []
-            field |= {"kind": "number", "low": int(found.group(1)), "high": int(found.group(2)), "also": also}
+    allowed = option.allowed
+    literal = r"(?:'[^']*'|True|False|None|-?\d+)"
+    if found := re.search(rf"choose one of ({literal}(?:, {literal})*)", allowed):
+        field |= {"kind": "choice", "choices": _literals(found.group(1)), "free": "or give" in allowed}
+    elif found := re.search(rf"whole number from (\d+) to (\d+)((?:, or {literal})*)", allowed):
+        also = _literals(found.group(3).replace(", or ", ", ").removeprefix(", ")) if found.group(3) else []
+        field |= {"kind": "number", "low": int(found.group(1)), "high": int(found.group(2)), "also": also}
     return field

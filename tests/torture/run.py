@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import sys
 import tempfile
 import time
@@ -52,6 +53,12 @@ def machine() -> str:
     return f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, {versions}, {cores} cores"
 
 
+def shown(value: str) -> str:
+    """Return a setting as the page tells it: of files only the names, for the folders are this machine's alone."""
+    parts = (Path(part).name if os.path.isabs(part) else part for part in value.split(","))
+    return shlex.quote(",".join(parts))
+
+
 def main() -> int:
     """Run the sections and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -76,7 +83,7 @@ def main() -> int:
     command = "python tests/torture/run.py"
     command += "" if names == list(SECTIONS) else f" --only {given.only}"
     command += " --full" if given.full else " --short" if given.short else f" --minutes {given.minutes:g}"
-    command += "".join(f" --set {name}=..." for name in extra)
+    command += "".join(f" --set {name}={shown(value)}" for name, value in extra.items())
     for number, name in enumerate(names):
         # What a quick section leaves is shared by those to come.
         seconds = (end - time.monotonic()) * shares[name] / sum(shares[one] for one in names[number:])

@@ -141,6 +141,11 @@ def test_the_short_form_of_a_section_holds(name: str, tmp_path: Path) -> None:
     assert section.lines or section.notes
 
 
+def test_a_setting_is_shown_without_the_folders_of_this_machine() -> None:
+    assert run.shown("Fortress-v0,Sultan-v0") == "Fortress-v0,Sultan-v0"
+    assert run.shown(str(Path("one file").resolve())) == "'one file'"
+
+
 def test_the_page_tells_every_line_and_keeps_earlier_sections(tmp_path: Path) -> None:
     section = Section("steps", "Steps", command="python x", when="today")
     section.check("nothing breaks", "0 of 5 | 6", True)
