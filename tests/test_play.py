@@ -94,10 +94,19 @@ def test_long_lists_come_in_pages_and_part_of_a_text_chooses() -> None:
     assert "page 2 of 2" in out[1]
     assert out[2].splitlines()[0].startswith("   1  place")
     assert [line.split()[0] for line in out[3].splitlines()[:5]] == ["16", "17", "18", "19", "20"]
-    assert "(5 of 25 moves hold 'row 4')" in out[3]
+    assert "(5 of 25 moves hold 'row 4': Enter shows all again)" in out[3]
     assert [line.split()[0] for line in out[4].splitlines()[:5]] == ["5", "10", "15", "20", "25"]
-    assert "(9 of 25 moves hold '3 column')" in out[5], "all of the words, where no move holds the whole text"
+    assert "(9 of 25 moves hold '3 column'" in out[5], "all of the words, where no move holds the whole text"
     assert "no move holds 'nothing', which is no command either: ? lists them" in out[6]
+
+
+def test_enter_shows_all_moves_again_after_a_choice_among_them() -> None:
+    for game, word in (("Calculation-v0", "foundation"), (POKER, "row 4, column 5")):
+        out = typed(game, "--deal", "7", lines=f"{word};;q").split("> ")
+        assert f" holds {word!r}: Enter shows all again)" in out[1] or f" hold {word!r}: Enter" in out[1]
+        assert out[2].count("\n   1  ") == 1
+        assert "\n   2  " in out[2]
+        assert repr(word) not in out[2]
 
 
 def test_matching_prefers_the_whole_text() -> None:

@@ -35,7 +35,7 @@ LARGEST_FILE = 10_000_000
 HELP = """\
   NUMBER            play the move of that number (a place such as r2c3 will do, where moves are places)
   part of a text    list only the moves that hold it (or else all of its words); /TEXT does so for any TEXT
-  Enter             the next moves of a long list, or the table once more
+  Enter             the next moves of a long list, or the table and all moves once more
   u, u NUMBER       undo the last move, or as many
   h, h POLICY       a hint by the policy chosen with --hint, or by another one
   s                 the score, and where the game stands
@@ -300,7 +300,9 @@ class Terminal:
             self._say(f"{i:4}  {text}")
         notes = []
         if self._filter:
-            notes.append(f"{len(found)} of {len(moves)} moves hold {self._filter!r}")
+            hold = "holds" if len(found) == 1 else "hold"
+            back = ": Enter shows all again" if pages == 1 else ""
+            notes.append(f"{len(found)} of {len(moves)} moves {hold} {self._filter!r}{back}")
         if pages > 1:
             notes.append(f"page {self._page + 1} of {pages}: Enter shows the next, part of a text chooses among them")
         if notes:
@@ -336,11 +338,11 @@ class Terminal:
     # -- commands ------------------------------------------------------------------------------------------------
 
     def _next_page(self) -> None:
-        legal = self.session.legal()
-        if len(legal) > PAGE:
+        if not self.session.over and len(matching(self._moves(), self._filter)) > PAGE:
             self._page += 1
             self._list()
         else:
+            self._filter, self._page = "", 0
             self._show()
 
     def _filter_by(self, text: str) -> None:
