@@ -246,10 +246,8 @@ def run(budget: Budget) -> Section:
     else:
         whole = ["--whole", "--agents"]
         for name, words, variables in (
-            ("a process", whole, {}),
-            ("another process", whole, {"PYTHONHASHSEED": "7"}),
-            ("one thread", whole, _threads(1)),
-            ("two threads", whole, _threads(2)),
+            ("a process with one thread", whole, _threads(1)),
+            ("another process, with two threads", whole, {**_threads(2), "PYTHONHASHSEED": "7"}),
             ("without compilation, 20 games an id", [], {"NUMBA_DISABLE_JIT": "1"}),
         ):
             found = ask(here, None, words, **variables)
@@ -265,6 +263,7 @@ def run(budget: Budget) -> Section:
                 _told(found, golden),
                 not differences(found, golden),
             )
+        section.amount = 0.5
         _others(section, budget, golden)
     done = subprocess.run([here, "-c", STATES, "1" if budget.short else "3"], capture_output=True, text=True,
                           cwd=budget.folder, check=False, timeout=3600)  # fmt: skip
@@ -290,6 +289,7 @@ def _others(section: Section, budget: Budget, golden: dict[str, Any]) -> None:
         versions = told.stdout.split()
         name = "Python {}, numpy {}, numba {}, gymnasium {}".format(*versions) if len(versions) == 4 else python
         found = ask(python, installed_tree(), ["--whole"])
+        section.amount += 0.1
         section.check(
             f"digests that differ from the golden ones: {name}", _told(found, golden), not differences(found, golden)
         )

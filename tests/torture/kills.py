@@ -3,7 +3,8 @@
 A launcher process imports everything once and forks a child for each trial, so that a kill may fall anywhere from the
 first moment on. Each child writes down what it has done (in steps, games or parts) as it goes; after the kill this is
 compared with the checkpoint, and with where the next child begins. A command that is to be killed too is one more `Job`
-in `JOBS`.
+in `JOBS`. Those that spread their work over a Ray cluster are killed while it runs on; Ray needs an environment of its
+own (name its Python by `--set ray=PYTHON`).
 """
 
 from __future__ import annotations
@@ -150,6 +151,15 @@ leaderboard.Cache.write = counted
 """
 
 
+CLUSTER = """
+import sys
+from patience_env.training.engines import ray_cluster
+with ray_cluster(2, None) as (ray, workers):
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    sys.stdin.read()
+"""
+
+
 @dataclass(frozen=True)
 class Stand:
     """How far a command has come by what lies on the disk."""
@@ -208,6 +218,7 @@ class Job:
         interval: seconds between two checkpoints, or None where a checkpoint follows each piece.
         same: files that must end as those of a run that nobody killed.
         result: folder -> how far it has come in the end, where the last checkpoint does not tell it.
+        ray: whether it needs Ray; `{address}` then stands for the cluster's.
     """
 
     name: str
@@ -220,6 +231,12 @@ class Job:
     interval: float | None
     same: tuple[str, ...] = ()
     result: Callable[[Path], int] | None = None
+    ray: bool = False
+
+    def line(self, folder: Path, address: str, resumed: bool = False) -> list[str]:
+        """Return the command line for a folder."""
+        words = [word.format(folder=folder, address=address) for word in self.words.split(" ")]
+        return words + list(self.resume if resumed else ())
 
     def reached(self, folder: Path) -> int:
         """Return how far a command that ended well has come."""
@@ -289,6 +306,20 @@ JOBS: tuple[Job, ...] = (
         None,
         ("out/leaderboard.json",),
     ),
+    Job(
+        "patience leaderboard --engine ray",
+        LEADERBOARD,
+        f"leaderboard --game Calculation-v0 --game {POKER}:placement=fixed --only --policy random --policy greedy "
+        "--policy thumb --deals smoke --out {folder}/out --cache {folder}/cache --quiet --engine ray --workers 2 "
+        "--address {address}",
+        (),
+        shares_stand,
+        1,
+        2 * 3 * 100 // 5,
+        None,
+        ("out/leaderboard.json",),
+        ray=True,
+    ),
 )
 
 
@@ -305,20 +336,23 @@ class Course:
 
 
 class Launcher:
-    """The process that forks the children."""
+    """The process that forks the children, and the cluster that they use."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
+    def __init__(self, job: Job, folder: Path, python: str) -> None:
         self._marks, self._log = folder / "marks", folder / "log"
-        code = LAUNCHER.replace("PREPARE", job.prepare)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self._others: list[subprocess.Popen[str]] = []
+        self.address = ""
+        if job.ray:
+            self._others.append(_talking([python, "-c", CLUSTER]))
+            self.address = _line(self._others[0])
+            if not self.address:
+                raise RuntimeError("Ray did not start")
+        self._process = _talking([python, "-c", LAUNCHER.replace("PREPARE", job.prepare)])
         if self._line() != "ready":
             raise RuntimeError(f"the launcher of {job.name} did not start")
 
     def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        return _line(self._process)
 
     def start(self, words: list[str]) -> int:
         """Start a child; return its process id."""
@@ -343,17 +377,29 @@ class Launcher:
         return self._log.read_text("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """End the launcher."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        """End the launcher, then the cluster."""
+        for process in (self._process, *self._others):
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(60)
+
+
+def _talking(command: list[str]) -> subprocess.Popen[str]:
+    # The cluster listens to this machine alone; a token, which Ray would keep in the home, it needs none.
+    variables = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables)
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    """Return the next line that a process prints, "" where it has ended."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 def trial(job: Job, launcher: Launcher, folder: Path, course: Course, moment: float) -> bool:
     """Start or go on, and kill after `moment` seconds; return whether the command was quicker and finished."""
     before = job.stand(folder)
-    words = [word.format(folder=folder) for word in job.words.split(" ")] + list(job.resume if before else ())
-    child = launcher.start(words)
+    child = launcher.start(job.line(folder, launcher.address, before is not None))
     time.sleep(moment)
     killed = time.time()
     with contextlib.suppress(ProcessLookupError):
@@ -408,17 +454,16 @@ def _compare(
             course.faults.append(f"{lost:.1f} s were lost, more than {allowed:.1f}")
 
 
-def kill_often(job: Job, kills: int, seconds: float, folder: Path, number: int) -> Course:
+def kill_often(job: Job, kills: int, seconds: float, folder: Path, number: int, python: str = sys.executable) -> Course:
     """Kill a command so many times, or as often as the time allows; in between let it finish."""
     course, rng = Course(), np.random.default_rng(number)
     folder.mkdir()
-    launcher = Launcher(job, folder)
+    launcher = Launcher(job, folder, python)
     end = time.monotonic() + seconds
     try:
         whole = folder / "whole"
-        words = [word.format(folder=whole) for word in job.words.split(" ")]
         began = time.monotonic()
-        launcher.start(words)
+        launcher.start(job.line(whole, launcher.address))
         if code := launcher.end():
             course.faults.append(f"unbroken, exit {code}: {launcher.log()[-400:]}")
             return course
@@ -441,8 +486,7 @@ def kill_often(job: Job, kills: int, seconds: float, folder: Path, number: int) 
 
 def _finish(job: Job, launcher: Launcher, folder: Path, course: Course) -> None:
     before = job.stand(folder)
-    words = [word.format(folder=folder) for word in job.words.split(" ")] + list(job.resume if before else ())
-    launcher.start(words)
+    launcher.start(job.line(folder, launcher.address, before is not None))
     code = launcher.end()
     if code or job.reached(folder) != job.total:
         course.faults.append(f"the last run: exit {code}, {job.reached(folder)}: {launcher.log()[-400:]}")
@@ -478,9 +522,12 @@ def run(budget: Budget) -> Section:
         [["command", "kills", "before the first checkpoint", "finished", "most time lost", "most lost"]]
     )
     kills = 2 if budget.short else KILLS
-    for number, job in enumerate(JOBS):
-        seconds = budget.left() / (len(JOBS) - number)
-        course = kill_often(job, kills, seconds, budget.folder / str(number), budget.seed + number)
+    ray = budget.extra.get("ray") or (sys.executable if find_spec("ray") else "")
+    jobs = [job for job in JOBS if ray or not job.ray]
+    for number, job in enumerate(jobs):
+        seconds = budget.left() / (len(jobs) - number)
+        python = ray if job.ray else sys.executable
+        course = kill_often(job, kills, seconds, budget.folder / str(number), budget.seed + number, python)
         section.check(
             f"{job.name}: continuations that do not join, or lose more than the interval, in {course.kills} kills",
             f"{len(course.faults)} {'; '.join(course.faults)[:700]}",
@@ -490,6 +537,9 @@ def run(budget: Budget) -> Section:
             job.name, str(course.kills), str(course.before_any), str(course.finished), f"{course.longest:.1f} s",
             f"{course.lost:,} of {job.total:,}",
         ])  # fmt: skip
+        section.amount += course.kills / (KILLS * len(JOBS))
         if course.kills < kills:
             section.note(f"{job.name}: {course.kills} of {kills} kills fitted; `--only kills --full` makes all.")
+    if len(jobs) < len(JOBS):
+        section.note("Ray is not installed here and was not named (`--set ray=PYTHON`).")
     return section

@@ -294,6 +294,7 @@ def run(budget: Budget) -> Section:
     section = Section(NAME, TITLE)
     workers(section, budget)
     full_disk(section, budget)
+    section.amount = 0.2 if budget.short else 0.4
     if budget.short or not jit.JIT:
         return section
     for part in (versions, read_only, stampede):
@@ -301,4 +302,5 @@ def run(budget: Budget) -> Section:
             section.note(f"No time was left for: {textwrap.shorten(str(part.__doc__), 200)}")
             continue
         part(section, budget)
+        section.amount += 0.2
     return section

@@ -4,7 +4,9 @@ python tests/torture/run.py [--minutes 20] [--short] [--only steps,fuzz] [--full
 
 Without `--only` all sections share the time; what did not fit is told with the number that was reached. `--full` does
 the whole amount of the sections that `--only` names, however long it takes. The figures of sections that do not run
-now are kept from the JSON beside the page.
+now are kept from the JSON beside the page. So are those of a longer run of the same version in which every line held,
+if every line of this shorter one held too, which the page then names below them; a line that does not hold now is told
+in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from torture.report import Budget, Section, as_json, as_markdown, read_sections
+from patience_env import __version__
+from torture.report import Budget, Section, as_json, as_markdown, read_sections, settle
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECTIONS = ("steps", "fuzz", "processes", "kills", "files", "server", "digests", "simplex")
@@ -50,7 +53,8 @@ def machine() -> str:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = f"numpy {numpy.__version__}, numba {numba.__version__}, gymnasium {gymnasium.__version__}"
-    return f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, {versions}, {cores} cores"
+    made = f"patience-env {__version__}, {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}"
+    return f"{made}, {versions}, {cores} cores"
 
 
 def shown(value: str) -> str:
@@ -84,21 +88,23 @@ def main() -> int:
     command += "" if names == list(SECTIONS) else f" --only {given.only}"
     command += " --full" if given.full else " --short" if given.short else f" --minutes {given.minutes:g}"
     command += "".join(f" --set {name}={shown(value)}" for name, value in extra.items())
+    broken: list[str] = []
     for number, name in enumerate(names):
         # What a quick section leaves is shared by those to come.
         seconds = (end - time.monotonic()) * shares[name] / sum(shares[one] for one in names[number:])
         with tempfile.TemporaryDirectory() as folder:
-            data = sections[name].data if name in sections else {}
+            known = sections.get(name)
+            data = known.data if known and known.version == __version__ else {}
             budget = Budget(max(seconds, 1.0), Path(folder), given.short, given.full, given.seed, extra, data)
             section = run_section(name, budget)
-        section.command, section.when = command, machine()
-        sections[name] = section
+        section.command, section.when, section.version = command, machine(), __version__
+        broken += [] if section.held else [name]
+        sections[name] = settle(known, section)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(as_json(sections), "utf-8")
-        known = [sections[one] for one in SECTIONS if one in sections]
+        told = [sections[one] for one in SECTIONS if one in sections]
         missing = [one for one in SECTIONS if one not in sections]
-        given.out.write_text(as_markdown(known, missing), "utf-8")
-    broken = [name for name in names if not sections[name].held]
+        given.out.write_text(as_markdown(told, missing), "utf-8")
     print(f"{given.out}: {'everything held' if not broken else 'broken: ' + ', '.join(broken)}")
     return 1 if broken else 0
 

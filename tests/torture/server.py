@@ -303,4 +303,5 @@ def run(budget: Budget) -> Section:
     finally:
         server.stop()
     idle_games(section, budget.folder, 100 if budget.short else IDLE)
+    section.amount = 0.1 if budget.short else 1.0
     return section

@@ -2,13 +2,16 @@
 
 Five million steps by `patience train`'s own learner, in raise mode: an illegal action, or probabilities that do not sum
 to one (torch's "Simplex" error), would end it. The run lies in a folder (`--set simplex=FOLDER`, else
-`runs/torture-simplex`) and goes on from its checkpoint, so that it can be made in several goes. A second run is driven
-by a learning rate so high that the network's outputs become extreme.
+`runs/torture-simplex`) and goes on from its checkpoint, so that it can be made in several goes; what each go found is
+kept beside it, and steps that no go has told of (it was killed) are made up for. A second run is driven by a learning
+rate so high that the network's outputs become extreme.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import tempfile
 import time
 from importlib.util import find_spec
@@ -17,22 +20,23 @@ from typing import Any
 
 from gymnasium.error import InvalidAction
 
-from patience_env import jit
+from patience_env import __version__, jit
 from torture.report import Budget, Section
 
 NAME, TITLE, SHARE = "simplex", "Training with every argument checked", 0.15
 GAME = "RobinPost-v0"
 WANTED, WILD = 5_000_000, 100_000
-FOLDER = "runs/torture-simplex"
+FOLDER = Path(__file__).resolve().parent.parent.parent / "runs" / "torture-simplex"
+GOES = "goes.json"
 # The learning curve is no part of this: two deals are enough of it.
 DEALS = (3_000_000, 3_000_001)
 SETTINGS: dict[str, Any] = {
     "network": "mlp",
     "observation": "cards",
-    "envs": 128,
+    "envs": 256,
     "n_steps": 64,
-    "batch_size": 1024,
-    "n_epochs": 2,
+    "batch_size": 2048,
+    "n_epochs": 1,
     "width": 64,
     "evaluate_every": 10**6,
     "checkpoint_seconds": 20.0,
@@ -98,6 +102,41 @@ def _steps_in(folder: Path) -> tuple[int, float]:
     return int(facts["steps"]), float(facts["seconds"])
 
 
+def _goes(folder: Path) -> list[dict[str, Any]]:
+    """Return what the goes of a run found: first and last step, seconds, distributions made and unchecked, fault."""
+    try:
+        found: list[dict[str, Any]] = json.loads((folder / GOES).read_text("utf-8"))
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def long_run(folder: Path, wanted: int, left: float | None, **settings: Any) -> list[dict[str, Any]]:
+    """Train until the goes have told of so many steps, or for `left` seconds; return the goes.
+
+    The run lies in a folder of `folder` that is named after the version and the settings. One that a fault ended is
+    begun anew.
+    """
+    kind = hashlib.sha256(json.dumps({**SETTINGS, **settings}, sort_keys=True).encode()).hexdigest()[:8]
+    run = folder / f"{__version__}-{kind}"
+    goes = _goes(run)
+    if any(go["fault"] for go in goes):
+        shutil.rmtree(run)
+        goes = []
+    told = sum(go["to"] - go["from"] for go in goes)
+    if told < wanted:
+        before, spent = _steps_in(run)
+        minutes = None if left is None else (spent + left) / 60
+        done, seconds, fault, checked = go(run, before + wanted - told, minutes, **settings)
+        goes.append(
+            {"from": before, "to": done, "seconds": seconds, "made": checked.made, "unchecked": checked.unchecked,
+             "fault": fault, "when": time.strftime("%Y-%m-%d")}
+        )  # fmt: skip
+        run.mkdir(parents=True, exist_ok=True)
+        (run / GOES).write_text(json.dumps(goes, indent=1), "utf-8")
+    return goes
+
+
 def run(budget: Budget) -> Section:
     """Train for as long as there is time."""
     section = Section(NAME, TITLE)
@@ -106,32 +145,33 @@ def run(budget: Budget) -> Section:
         return section
     tiny = TINY if budget.short else {}
     wild_steps = 1_000 if budget.short else WILD
+    bounded = not (budget.short or budget.full)
     with tempfile.TemporaryDirectory() as wild:
-        done, seconds, fault, checked = go(
-            Path(wild), wild_steps, None if budget.short or budget.full else max(budget.left() / 240, 0.1),
+        done, _, fault, checked = go(
+            Path(wild), wild_steps, max(budget.left() / 240, 0.1) if bounded else None,
             learning_rate=0.05, final_learning_rate=0.05, max_grad_norm=1e6, clip_range=1.0, **tiny,
         )  # fmt: skip
-    _tell(section, f"{done:,} steps at a learning rate of 0.05", fault, checked)
+    _tell(section, f"{done:,} steps at a learning rate of 0.05", fault, checked.made, checked.unchecked)
     folder = budget.folder / "run" if budget.short else Path(budget.extra.get("simplex", FOLDER))
     wanted = 1_000 if budget.short else WANTED
-    before, spent = _steps_in(folder)
-    minutes = None if budget.short or budget.full else (spent + max(budget.left() - 20, 10)) / 60
-    if before < wanted:
-        done, seconds, fault, checked = go(folder, wanted, minutes, **tiny)
-        rate = (done - before) / max(seconds, 1e-9)
-        _tell(section, f"{done:,} steps ({rate:,.0f} a second in this go, from {before:,})", fault, checked)
-    else:
-        section.check(f"a run of {before:,} steps had ended already", "as told when it was made", True)
-    if done < wanted:
+    goes = long_run(folder, wanted, max(budget.left() - 20, 10) if bounded else None, **tiny)
+    told, seconds = sum(go["to"] - go["from"] for go in goes), sum(go["seconds"] for go in goes)
+    how = (
+        f"{told:,} steps ({told / max(seconds, 1e-9):,.0f} a second, {len(goes)} {'go' if len(goes) == 1 else 'goes'})"
+    )
+    faults = "; ".join(go["fault"] for go in goes if go["fault"])
+    _tell(section, how, faults, sum(go["made"] for go in goes), sum(go["unchecked"] for go in goes))
+    section.amount = told / WANTED
+    if told < wanted:
         section.note(
-            f"{done:,} of {WANTED:,} steps were reached: the same command goes on, `--only simplex --full` to the end."
+            f"{told:,} of {WANTED:,} steps were reached: the same command goes on, `--only simplex --full` to the end."
         )
     return section
 
 
-def _tell(section: Section, what: str, fault: str, checked: Checked) -> None:
+def _tell(section: Section, what: str, fault: str, made: int, unchecked: int) -> None:
     section.check(f"Simplex errors, other refusals of torch, illegal actions in {what}", fault or "none", not fault)
     section.check(
-        "distributions made whose arguments torch did not check", f"{checked.unchecked} of {checked.made:,}",
-        checked.unchecked == 0 and checked.made > 0,
+        "distributions made whose arguments torch did not check", f"{unchecked} of {made:,}",
+        unchecked == 0 and made > 0,
     )  # fmt: skip

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from patience_env import jit
+from patience_env import __version__, jit
 from patience_env.game import game_ids, get_game
 from playing import scaled
 from torture import digests, fuzz, fuzz_targets, run, steps
-from torture.report import Budget, Line, Section, as_json, as_markdown, read_sections
+from torture.report import Budget, Line, Section, as_json, as_markdown, read_sections, settle
 
 every_game = pytest.mark.parametrize("game_id", game_ids())
 SLOW_SECTIONS = ("processes", "kills", "files", "server", "simplex")
@@ -165,6 +165,53 @@ def test_the_page_tells_every_line_and_keeps_earlier_sections(tmp_path: Path) ->
     assert "without figures here" not in page
     assert "not been run for this page: kills, digests." in as_markdown([section], ["kills", "digests"])
     assert read_sections(tmp_path / "none.json") == {}
+
+
+def made(amount: float, held: bool = True, version: str = "1", command: str = "python x") -> Section:
+    section = Section("steps", "Steps", command=command, when="today, Python 3", version=version, amount=amount)
+    section.check("nothing breaks", amount, held)
+    return section
+
+
+def test_a_shorter_run_keeps_the_figures_of_a_longer_one_and_is_named() -> None:
+    long = made(1.0, command="python x --full")
+    kept = settle(settle(long, made(0.1)), made(0.2))
+    assert (kept.lines, kept.command) == (long.lines, long.command)
+    assert kept.again == ["`python x` (today; 0 s)"]
+    assert "Every line held again: `python x` (today; 0 s)." in as_markdown([kept])
+    assert settle(kept, made(1.0, command="python y")).again == []
+
+
+@pytest.mark.parametrize(
+    ("known", "fresh"),
+    [
+        (None, made(0.1)),
+        (made(0.1), made(0.1)),
+        (made(0.1), made(0.2)),
+        (made(1.0, version="0"), made(0.1)),
+        (made(1.0), made(0.1, held=False)),
+        (made(1.0, held=False), made(0.1)),
+    ],
+)
+def test_no_old_figures_hide_news(known: Section | None, fresh: Section) -> None:
+    assert settle(known, fresh) is fresh
+
+
+def test_the_page_of_a_run_names_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pass_by(budget: Budget) -> Section:
+        assert budget.previous == {}
+        section = Section("steps", "Steps", data={"a": 1})
+        section.check("nothing breaks", 0, True)
+        return section
+
+    monkeypatch.setattr(steps, "run", pass_by)
+    page = tmp_path / "page.md"
+    stranger = made(1.0, version="another")
+    page.with_suffix(".json").write_text(as_json({"steps": stranger}))
+    monkeypatch.setattr("sys.argv", ["run.py", "--only", "steps", "--short", "--out", str(page)])
+    assert run.main() == 0
+    assert f"`python tests/torture/run.py --only steps --short` (patience-env {__version__}, " in page.read_text()
+    assert read_sections(page.with_suffix(".json"))["steps"].data == {"a": 1}
 
 
 def test_a_section_that_fails_is_a_line_that_did_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
