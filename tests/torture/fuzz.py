@@ -405,12 +405,11 @@ def guided(python: str, target: str, seconds: float, folder: Path) -> tuple[int,
     for number, data in enumerate(fuzz_targets.seeds(target)):
         (corpus / f"seed{number}").write_bytes(data)
     paths = os.pathsep.join(path for path in sys.path if path)
-    # In plain Python: what counts the coverage is woven into the functions, and cannot be compiled.
     done = subprocess.run(
         [python, "-P", str(Path(fuzz_targets.__file__)), target, str(corpus), f"-max_total_time={int(seconds)}",
          "-print_final_stats=1", "-rss_limit_mb=4096", f"-artifact_prefix={folder}/"],
         capture_output=True, text=True, errors="replace", timeout=seconds + 600, check=False,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": paths},
     )  # fmt: skip
     told = done.stdout + done.stderr
     counts = [int(line.split()[-1]) for line in told.splitlines() if line.startswith("stat::number_of_executed_units")]
