@@ -55,6 +55,9 @@ def command(
         return _fail(f"{error}: the web page needs the 'serve' extra: pip install 'patience-env[serve]'")
     from patience_env.serve.store import Store, StoreError, default_path
 
+    for text in policy or ():
+        if fault := fault_of(text):
+            return _fail(f"--policy {text}: {fault}")
     try:
         store = Store(data or default_path(), max_games, max_days * DAY, KEEP)
     except StoreError as error:
@@ -90,6 +93,23 @@ def command(
     finally:
         store.close()
     return 0
+
+
+def fault_of(text: str) -> str:
+    """Say why a policy, as the command line writes it, cannot be made for any game; "" where it can."""
+    from patience_env.agents.policy import make_policy, parse_policy
+    from patience_env.game import game_ids
+
+    name, given = parse_policy(text)
+    faults = []
+    for game_id in game_ids():
+        try:
+            make_policy(name, game_id, **given)
+        except (ImportError, ValueError, TypeError, OSError) as error:
+            faults.append(str(error))
+        else:
+            return ""
+    return faults[0]
 
 
 def _fail(message: str) -> int:

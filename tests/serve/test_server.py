@@ -666,6 +666,20 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys)
     assert "pip install 'patience-env[serve]'" in capsys.readouterr().err
 
 
+def test_a_further_policy_that_cannot_be_made_is_told_before_anything_is_served(tmp_path, capsys):
+    from patience_env.serve import command
+
+    data = tmp_path / "games.sqlite3"
+    for text, words in (("nobody", "there is no policy 'nobody'"), ("line:path=nowhere", "'nowhere'")):
+        assert command.command(port=0, data=str(data), policy=[text], max_games=1, max_days=1.0) == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"patience: error: --policy {text}: ")
+        assert words in err
+        assert not data.exists()
+    assert command.fault_of("greedy") == ""
+    assert command.fault_of("patience_env.agents:FlushRankPolicy") == ""
+
+
 def test_json_round_trips_through_the_reader():
     for value in ({"a": [1, 'x"[{', None, True, 1.5]}, [], "text", 2**64):
         assert guard.read_json(json.dumps(value).encode()) == value
