@@ -28,6 +28,7 @@ from patience_env.agents.policy import Policy, Turn, make_policy
 from patience_env.training import play
 from patience_env.training.cli import app
 from patience_env.training.play import PAGE, Session, Terminal, load_game, matching, save_game
+from patience_env.training.saved_games import FORMAT
 
 POKER = "PatiencePoker-v0"
 FIXED = ["--option", "placement=fixed"]
@@ -363,7 +364,7 @@ def test_save_and_resume_in_the_dialogue(tmp_path: Path) -> None:
 
 def sealed(**facts: Any) -> str:
     """Return a file that only lacks sense."""
-    whole = {"format": play.FORMAT, "game": POKER, "options": {}, "deal": 1, "actions": [], "version": "0.0.1", **facts}
+    whole = {"format": FORMAT, "game": POKER, "options": {}, "deal": 1, "actions": [], "version": "0.0.1", **facts}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
     return json.dumps({**whole, "sha256": hashlib.sha256(text.encode()).hexdigest()})
 

@@ -6,7 +6,6 @@ come stay as they were. A saved game is a JSON file of exactly these facts.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -23,11 +22,11 @@ from gymnasium.error import InvalidAction
 import patience_env
 from patience_env.deals import check_deal
 from patience_env.game import get_game, max_episode_steps
+from patience_env.training.saved_games import FORMAT, digest_of, record_of
 
 if TYPE_CHECKING:
     from patience_env.agents.policy import Policy
 
-FORMAT = "patience-env game 1"
 PAGE = 20
 THUMB = "thumb"  # the rule of thumb that every game has
 TYPED_DEALS = 1_000_000  # deals drawn here are numbers below this: short to type, and none of the standard ones
@@ -130,19 +129,7 @@ class Session:
 
     def record(self) -> dict[str, Any]:
         """Return the facts of a saved game."""
-        facts = {
-            "format": FORMAT,
-            "game": self.env.game.id,
-            "options": self.env.options,
-            "deal": self.deal,
-            "actions": self.actions,
-            "version": patience_env.__version__,
-        }
-        return {**facts, "sha256": _digest(facts)}
-
-
-def _digest(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return record_of(self.env.game.id, self.env.options, self.deal, self.actions)
 
 
 def save_game(session: Session, path: str | Path) -> None:
@@ -174,7 +161,7 @@ def load_game(path: str | Path) -> Session:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"{name} is no saved game: its format must be {FORMAT!r}")
     sealed = facts.pop("sha256", None)
-    if sealed != _digest(facts):
+    if sealed != digest_of(facts):
         raise ValueError(f"{name} is damaged: its content does not match its checksum")
     try:
         given = {"game": str, "options": dict, "deal": int, "actions": list, "version": str}

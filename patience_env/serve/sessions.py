@@ -15,7 +15,6 @@ import numpy as np
 from gymnasium.error import InvalidAction
 from numpy.typing import NDArray
 
-import patience_env
 from patience_env.agents.policy import Policy, Turn, see
 from patience_env.deals import LAST_DEAL, check_deal
 from patience_env.env import PatienceEnv
@@ -24,6 +23,7 @@ from patience_env.kernels import won_rows
 from patience_env.render.layout import board_of, facts
 from patience_env.serve.moves import Move, Observer, Seen
 from patience_env.table import Rows
+from patience_env.training.saved_games import record_of
 
 MOST_ACTIONS = 10_000
 MOST_DEALS = 100
@@ -213,14 +213,8 @@ class Play:
         return see(self.game, self.options, seen.states, seen.mask[None], seen.key)
 
     def record(self) -> dict[str, Any]:
-        """Return the game in the form of a file that `patience play --save` writes."""
-        return {
-            "game": self.game.id,
-            "options": self.options,
-            "deal": self.deal,
-            "actions": self.actions,
-            "version": patience_env.__version__,
-        }
+        """Return the game as `patience play --save` writes it, so that `patience play --resume` goes on with it."""
+        return record_of(self.game.id, self.options, self.deal, self.actions)
 
     def counters(self) -> dict[str, float]:
         """Return the numbers that the game shows beside its cards."""
