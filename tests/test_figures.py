@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,9 @@ def test_figures_are_made_and_go_on_after_a_kill(
     assert len(found["settled fixed"]["course"]) == 2
     text = (tmp_path / "poker.md").read_text()
     assert f"{found['play touching english']['score']['mean']:.2f}" in text
-    assert len(list(tmp_path.glob("*.png"))) == 6
+    pictures = {path.name for path in tmp_path.glob("*.png")}
+    assert len(pictures) == 6
+    assert set(re.findall(r"\]\((.*?)\)", text)) == pictures
     with pytest.raises(SystemExit) as stop:
         main(["figures", "poker", "--out", str(tmp_path), "--deals", "300", "--quiet"])
     assert stop.value.code == 2

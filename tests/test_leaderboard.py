@@ -100,6 +100,7 @@ def test_a_table_has_a_line_a_game_and_a_column_a_policy() -> None:
         "| `Sultan-v0` redeals=1 | 50.0% [40.0%, 60.0%], 0.500 | **50.0% [40.0%, 60.0%], 0.750 (40)** |",
     ]
     assert "100 test deals from 5 on" in table
+    assert "](leaderboard.png)" in table
     assert cell({**entries[0], "stderr": None}, 100) == "3.00"
 
 

@@ -235,7 +235,8 @@ def markdown(figures: dict[str, Any]) -> str:
             )
         firsts = ", ".join(f"{card} {part['mean']:.1f}" for card, part in one["first_card"].items())
         error = max(part["stderr"] for part in one["first_card"].values())
-        out += ["", f"Mean score by the rank of the first card (+- {error:.1f}): {firsts}."]
+        out += ["", f"Mean score by the rank of the first card (+- {error:.1f}): {firsts}.", ""]
+        out += [f"![Hands and scores: {one['placement']}, {one['scoring']}]({picture_of(one)})"]
     for name, one in figures.items():
         if name.startswith("settled "):
             table = ", ".join(f"{hand} {value:.3g}" for hand, value in one["points"].items())
@@ -252,6 +253,11 @@ def markdown(figures: dict[str, Any]) -> str:
                 for part in one
             ]
     return "\n".join(out) + "\n"
+
+
+def picture_of(one: dict[str, Any]) -> str:
+    """Return the name of the file of a setting's plot."""
+    return f"poker-{one['placement']}-{one['scoring']}.png"
 
 
 def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
@@ -278,7 +284,7 @@ def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
         right.axvline(one["score"]["mean"], color="black", linestyle="--")
         right.set(xlabel="score", ylabel="tableaus", title=f"Scores: mean {one['score']['mean']:.1f}")
         picture.suptitle(f"{one['placement']}, {one['scoring']}")
-        path = folder / f"poker-{one['placement']}-{one['scoring']}.png"
+        path = folder / picture_of(one)
         picture.savefig(path, dpi=100)
         pyplot.close(picture)
         made.append(path)

@@ -362,7 +362,7 @@ def command_text(
 
 
 def markdown(board: Mapping[str, Any]) -> str:
-    """Return the leaderboard as one Markdown table: a line a game, a column a policy."""
+    """Return the leaderboard as a Markdown page: the plot, and a table with a line a game and a column a policy."""
     entries = board["entries"]
     policies = list(dict.fromkeys(entry["policy"] for entry in entries))
     most = max(entry["deals"] for entry in entries)
@@ -370,6 +370,8 @@ def markdown(board: Mapping[str, Any]) -> str:
     for entry in entries:
         games.setdefault(game_text(entry["env"], entry["options"]), []).append(entry)
     lines = [
+        "# Leaderboard",
+        "",
         f"Made by `{board['command']}` (version {board['version']}): {most:,} {board['deals']} deals from "
         f"{board['first_deal']} on, or as many as the cell says in brackets. Win rate with its 95% Wilson interval, "
         "then the mean share of cards played; Patience Poker: mean score +- standard error. Best mean in bold.",
@@ -383,6 +385,7 @@ def markdown(board: Mapping[str, Any]) -> str:
         bold = {entry["policy"] for entry in found if entry["mean"] == best}
         shown = [f"**{cells[name]}**" if name in bold else cells.get(name, "") for name in policies]
         lines.append(f"| {' | '.join([text, *shown])} |")
+    lines += ["", "![The leaderboard as bars with their 95% intervals](leaderboard.png)"]
     return "\n".join(lines) + "\n"
 
 
