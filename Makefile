@@ -66,7 +66,7 @@ check-install: $(STAMP)
 # The site, into site/: game pages and reference are made from docstrings, rule sheets and results.
 # For its few moves nothing need be compiled.
 docs: $(STAMP)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 NUMBA_DISABLE_JIT=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)
 	$(BIN)/python tests/benchmarks/speed.py
