@@ -27,6 +27,7 @@ CHANNELS = 19
 EMPTY_CHANNEL = 17
 FACE_DOWN_CHANNEL = 18
 KINDS = ("planes", "cards")
+TOGETHER = 8  # games that the compiled loop takes together
 
 
 def one_hot() -> NDArray[np.int8]:
@@ -88,9 +89,12 @@ def observation_space(layout: Layout, kind: str) -> Box:
 
 
 def scratch(layout: Layout) -> NDArray[np.int8]:
-    """Return room (zeros) for the one cards form that `write_planes` reads: it may read on beyond its end."""
+    """Return room (zeros) for the cards form that `write_planes` reads, of `TOGETHER` games.
+
+    It may read on beyond its end.
+    """
     padding = int(np.prod(planes_shape(layout))) - CHANNELS * len(layout.places)
-    return np.zeros(len(layout.places) + padding + LANES, np.int8)
+    return np.zeros((TOGETHER, len(layout.places) + padding + LANES), np.int8)
 
 
 def expand(planes, cards, blank, places, cells):  # type: ignore[no-untyped-def]

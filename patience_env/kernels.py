@@ -22,14 +22,31 @@ LOOK = 4
 
 
 @rule
-def show(state, row, observations, scratch, blank, sizes):  # type: ignore[no-untyped-def]
-    """Write the observation of one state into its row of `observations`: planes where there is a `scratch`."""
-    places = observations[row]
-    if scratch.shape[0] > 0:
-        places = scratch
-    observe(state, places)
-    if scratch.shape[0] > 0:
-        write_planes(observations[row], scratch, blank, int(sizes[0]), int(sizes[1]))
+def move(state, mask, mode, number, action):  # type: ignore[no-untyped-def]
+    """Deal or play; return the reward and status bits: ILLEGAL, and OVER where an illegal action ended the game."""
+    reward = 0.0
+    bits = 0
+    if mode == STEP:
+        if 0 <= action < mask.shape[0] and mask[action] != 0:
+            reward = play(state, action)
+        elif count_legal(mask) > 0:
+            reward = -1.0
+            bits = ILLEGAL if forfeit(state) else ILLEGAL | OVER
+    elif mode == DEAL:
+        state.deal = number
+        deal(state)
+    return reward, bits
+
+
+@rule
+def mark(state, mask, bits):  # type: ignore[no-untyped-def]
+    """Write the legal actions, none where the game is forfeited; return how many they are."""
+    count = legal(state, mask)
+    if bits & OVER:
+        count = 0
+        for i in range(mask.shape[0]):
+            mask[i] = 0
+    return count
 
 
 @kernel
@@ -40,56 +57,50 @@ def advance_rows(  # type: ignore[no-untyped-def]
 
     Modes (uint8): IDLE leaves the row alone (reward 0, status 0), STEP plays its action, DEAL starts the deal of its
     number (uint64), SHOW writes mask and observation anew, LOOK the observation. One loop does all, so that each game
-    is compiled once.
+    is compiled once. It goes through a few rows, as many as `scratch` has, three times: once to play, once to find what
+    is legal and to be seen, once to spread that into planes. Each reads in wide pieces what the one before has
+    written in narrow ones, for which a processor waits if that was just before.
     `masks` keeps the legal actions from call to call; `copies`, where it has rows, gets a copy of each row that is not
-    IDLE. Where `observations` are planes, `scratch` is room for one cards form, else it is empty; `blank` are the
-    planes of no card. `sizes` holds the number of places, the size of the grid, and 1 where the reward is 1 on the
-    winning move, else 0.
+    IDLE. `scratch` is room for the cards form of each of the few rows, without entries where `observations` are not
+    planes; `blank` are the planes of no card. `sizes` holds the number of places, the size of the grid, and 1 where the
+    reward is 1 on the winning move, else 0.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
     any action will do and gives no reward.
     Returns the status bits that any row got.
     """
     seen = 0
-    for row in range(states.shape[0]):
-        mode = modes[row]
-        rewards[row] = 0.0
-        status[row] = 0
-        if mode == IDLE:
-            continue
-        state = states[row]
-        mask = masks[row]
-        if mode != LOOK:
-            reward = 0.0
-            obeyed = True
-            goes_on = True
-            if mode == STEP:
-                action = actions[row]
-                obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
-                if obeyed:
-                    reward = play(state, action)
-                elif count_legal(mask) == 0:
-                    obeyed = True
-                else:
-                    reward = -1.0
-                    goes_on = forfeit(state)
-            elif mode == DEAL:
-                state.deal = deals[row]
-                deal(state)
-            count = legal(state, mask)
-            if not goes_on:
-                count = 0
-                for i in range(mask.shape[0]):
-                    mask[i] = 0
-            if sizes[2] and obeyed:
-                reward = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
+    for start in range(0, states.shape[0], scratch.shape[0]):
+        end = min(start + scratch.shape[0], states.shape[0])
+        for row in range(start, end):
+            reward, bits = move(states[row], masks[row], modes[row], deals[row], actions[row])
             rewards[row] = reward
-            bits = (0 if obeyed else ILLEGAL) | (OVER if count == 0 else 0)
             status[row] = bits
-            seen |= bits
-        if copies.shape[0] > 0:
-            copy_bytes(copies[row], 0, mask, 0, mask.shape[0])
-        show(state, row, observations, scratch, blank, sizes)
+        for row in range(start, end):
+            mode = modes[row]
+            if mode == IDLE:
+                continue
+            state = states[row]
+            mask = masks[row]
+            if mode != LOOK:
+                bits = int(status[row])
+                count = mark(state, mask, bits)
+                if count == 0:
+                    bits |= OVER
+                if sizes[2] and not bits & ILLEGAL:
+                    rewards[row] = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
+                status[row] = bits
+                seen |= bits
+            if copies.shape[0] > 0:
+                copy_bytes(copies[row], 0, mask, 0, mask.shape[0])
+            places = observations[row]
+            if scratch.shape[1] > 0:
+                places = scratch[row - start]
+            observe(state, places)
+        if scratch.shape[1] > 0:
+            for row in range(start, end):
+                if modes[row] != IDLE:
+                    write_planes(observations[row], scratch[row - start], blank, int(sizes[0]), int(sizes[1]))
     return seen
 
 

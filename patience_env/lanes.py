@@ -7,11 +7,14 @@ call stands at the end, and runs in plain Python too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types as _types
+from numba.core import cgutils
+from numba.np.arrayobj import populate_array
 from numba.extending import intrinsic as _intrinsic
 
 from patience_env.cards import FACE_DOWN, PACK
@@ -45,6 +48,19 @@ def copy_half(typing_context, target, to, source, at):  # type: ignore[no-untype
         kinds = signature.args
         value = builder.load(_pointer(context, builder, kinds[2], args[2], args[3], _HALF), align=1)
         builder.store(value, _pointer(context, builder, kinds[0], args[0], args[1], _HALF), align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, source, types.uint64), generate
+
+
+@intrinsic
+def copy_lanes(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
+    """Copy `LANES` bytes in the same way."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        value = builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1)
+        builder.store(value, _pointer(context, builder, kinds[0], args[0], args[1]), align=1)
         return context.get_dummy_value()
 
     return types.void(target, types.uint64, source, types.uint64), generate
@@ -178,6 +194,116 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), generate
 
 
+def _ranks(builder: Any, codes: Any) -> Any:
+    """Return the rank, 1 to 13, of each card code; 0 of an empty place."""
+    rank = codes
+    for _ in range(3):
+        more = builder.icmp_unsigned(">", rank, _all(13))
+        rank = builder.sub(rank, builder.select(more, _all(13), _all(0)))
+    return rank
+
+
+def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> Any:
+    """Return `mark(target, to, cards, at)` for these couples of places (at least `LANES` couples; places below `LANES`).
+
+    The whole numbers `to` and `at` are uint64. It writes a byte a couple from `target[to]` on, 1 where the ranks of the cards on its two places add up to `total`
+    (more than 13, so that an empty place makes none), else 0, and returns the number of ones. `LANES` card codes are
+    read from `cards[at]` on.
+    """
+    couples = len(firsts)
+
+    @intrinsic
+    def mark(typing_context, target, to, cards, at):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kinds = signature.args
+            ranks = _ranks(builder, builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1))
+            lanes, count = ir.VectorType(ir.IntType(32), LANES), ir.Constant(ir.IntType(32), 0)
+            done = 0
+            while done < couples:
+                start = min(done, couples - LANES)  # the last lanes lie over some of those before
+                first, second = (
+                    builder.shuffle_vector(ranks, ranks, ir.Constant(lanes, list(places[start : start + LANES])))
+                    for places in (firsts, seconds)
+                )
+                found = builder.icmp_unsigned("==", builder.add(first, second), _all(total))
+                place = builder.add(args[1], ir.Constant(ir.IntType(64), start))
+                builder.store(
+                    builder.zext(found, _BYTES), _pointer(context, builder, kinds[0], args[0], place), align=1
+                )
+                bits = builder.lshr(builder.bitcast(found, ir.IntType(32)), ir.Constant(ir.IntType(32), done - start))
+                count = builder.add(count, builder.ctpop(bits))
+                done = start + LANES
+            return builder.zext(count, ir.IntType(64))
+
+        return types.int64(target, types.uint64, cards, types.uint64), generate
+
+    def mark_plainly(target, to, cards, at):  # type: ignore[no-untyped-def]
+        codes = np.asarray(cards[at:]).astype(np.int64)
+        ranks = np.where(codes == 0, 0, (codes - 1) % 13 + 1)
+        found = ranks[list(firsts)] + ranks[list(seconds)] == total
+        target[to : to + couples] = found
+        return int(np.count_nonzero(found))
+
+    return mark if JIT else mark_plainly
+
+
+@intrinsic
+def _stack_words(typing_context):  # type: ignore[no-untyped-def]
+    """Return an array of `LANES` numbers (int32) on the stack of the calling function, contents arbitrary."""
+    kind = types.Array(types.int32, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        room = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(32), LANES))
+        array = context.make_array(kind)(context, builder)
+        size = context.get_constant(types.intp, 4)
+        populate_array(
+            array,
+            data=builder.bitcast(room, array.data.type),
+            shape=[context.get_constant(types.intp, LANES)],
+            strides=[size],
+            itemsize=size,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(), generate
+
+
+@intrinsic
+def meeting_lanes(typing_context, words, bits, others, other_bits):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `words[0]`: 1 where `words & bits` or `others & other_bits` is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = ir.VectorType(ir.IntType(32), LANES)
+        found = []
+        for kind, array, word in zip(signature.args[::2], args[::2], args[1::2], strict=True):
+            value = builder.load(
+                builder.bitcast(context.make_array(kind)(context, builder, array).data, lanes.as_pointer()), align=4
+            )
+            first = builder.insert_element(
+                ir.Constant(lanes, [0] * LANES), builder.trunc(word, ir.IntType(32)), ir.Constant(ir.IntType(32), 0)
+            )
+            everywhere = builder.shuffle_vector(first, first, ir.Constant(lanes, [0] * LANES))
+            found.append(builder.and_(value, everywhere))
+        meet = builder.icmp_unsigned("!=", builder.or_(*found), ir.Constant(lanes, [0] * LANES))
+        return builder.zext(builder.bitcast(meet, ir.IntType(32)), ir.IntType(64))
+
+    return types.int64(words, types.int64, others, types.int64), generate
+
+
+@intrinsic
+def spread_bits(typing_context, target, to, bits):  # type: ignore[no-untyped-def]
+    """Write `LANES` bytes from `target[to]` on: 0 or 1 for each of the lowest bits of `bits`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        flags = builder.bitcast(builder.trunc(args[2], ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(builder.zext(flags, _BYTES), pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, types.uint64), generate
+
+
 def _copy_plainly(target, to, source, at, count):  # type: ignore[no-untyped-def]
     """Copy `count` bytes from `source[at]` on to `target[to]` on (flat int8 arrays that do not overlap)."""
     target[to : to + count] = source[at : at + count]
@@ -185,8 +311,12 @@ def _copy_plainly(target, to, source, at, count):  # type: ignore[no-untyped-def
 
 @rule
 def _copy_in_lanes(target, to, source, at, count):  # type: ignore[no-untyped-def]
-    """Do the same in compiled code: the last sixteen, where there are so many, over some of those before."""
-    if count >= HALF:
+    """Do the same in compiled code: the last ones, where there are so many, over some of those before."""
+    if count >= LANES:
+        for i in range(0, count - LANES, LANES):
+            copy_lanes(target, np.uint64(to + i), source, np.uint64(at + i))
+        copy_lanes(target, np.uint64(to + count - LANES), source, np.uint64(at + count - LANES))
+    elif count >= HALF:
         for i in range(0, count - HALF, HALF):
             copy_half(target, np.uint64(to + i), source, np.uint64(at + i))
         copy_half(target, np.uint64(to + count - HALF), source, np.uint64(at + count - HALF))
@@ -236,6 +366,32 @@ def _show_back_in_lanes(target, to, cards, hidden, end, count):  # type: ignore[
     show_half_reversed(target, np.uint64(to), cards, hidden, np.int64(end), np.uint64(count))
 
 
+def _words_plainly():  # type: ignore[no-untyped-def]
+    """Return `LANES` numbers (int32, contents arbitrary) that last until the calling function returns."""
+    return np.zeros(LANES, np.int32)
+
+
+def _meeting_plainly(words, bits, others, other_bits):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `words[0]`: 1 where `words & bits` or `others & other_bits` is not 0."""
+    meet = (words[:LANES] & int(bits)) | (others[:LANES] & int(other_bits))
+    return sum(1 << i for i, value in enumerate(meet.tolist()) if value)
+
+
+@rule
+def _meeting_in_lanes(words, bits, others, other_bits):  # type: ignore[no-untyped-def]
+    return meeting_lanes(words, np.int64(bits), others, np.int64(other_bits))
+
+
+def _spread_plainly(target, to, bits):  # type: ignore[no-untyped-def]
+    """Write `LANES` bytes from `target[to]` on: 0 or 1 for each of the lowest bits of a number."""
+    target[to : to + LANES] = [int(bits) >> i & 1 for i in range(LANES)]
+
+
+@rule
+def _spread_in_lanes(target, to, bits):  # type: ignore[no-untyped-def]
+    spread_bits(target, np.uint64(to), np.uint64(bits))
+
+
 def _count_plainly(bits):  # type: ignore[no-untyped-def]
     """Return how many bits of a number are 1."""
     return int(bits).bit_count()
@@ -273,3 +429,6 @@ show_cards_back: Any = _show_back_in_lanes if JIT else _show_back_plainly
 count_ones: Any = _count_in_lanes if JIT else _count_plainly
 lowest_one: Any = _lowest_in_lanes if JIT else _lowest_plainly
 ones: Any = _marked_in_lanes if JIT else _marked_plainly
+write_bits: Any = _spread_in_lanes if JIT else _spread_plainly
+words: Any = _stack_words if JIT else _words_plainly
+meeting: Any = _meeting_in_lanes if JIT else _meeting_plainly

@@ -51,7 +51,7 @@ from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
 from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
 from patience_env.jit import helper, rule
-from patience_env.lanes import copy_bytes, count_ones, lowest_one
+from patience_env.lanes import LANES, copy_bytes, count_ones, lowest_one, meeting, pair_marker, words, write_bits
 
 SIDE = 5
 PLACES = 25
@@ -67,14 +67,13 @@ BOTH = np.array(
     + list(combinations(range(PLACES), 2))
 )
 FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0]), np.ascontiguousarray(BOTH[:, 1])
-# ACTION[25 * place + other]: the withdrawal of two places of one line, in either order.
-ACTION = np.zeros(PLACES * PLACES, np.int64)
-ACTION[PLACES * FIRST[:PAIRS] + SECOND[:PAIRS]] = np.arange(PAIRS)
-ACTION[PLACES * SECOND[:PAIRS] + FIRST[:PAIRS]] = np.arange(PAIRS)
 # A bit for each other place in the row and the column of a place.
 LINE = np.array(
     [sum(1 << q for q in range(PLACES) if q != p and (q // 5 == p // 5 or q % 5 == p % 5)) for p in range(25)]
 )
+ALL_PLACES = (1 << PLACES) - 1
+# The same in the words of `lanes`, with nothing at places that do not exist.
+LINES = np.array([*LINE, *[0] * (LANES - PLACES)], np.int32)
 # The rank of each card code; 0 for an empty place, which makes no fourteen.
 RANK = np.array([0, *(1 + code % 13 for code in range(PACK))])
 
@@ -163,24 +162,28 @@ def fourteens_at(state, place):  # type: ignore[no-untyped-def]
     return state.have[SUM - RANK[state.cells[place]]] & LINE[place]
 
 
-@helper
+_mark_couples = pair_marker(FIRST[:PAIRS].tolist(), SECOND[:PAIRS].tolist(), SUM)
+
+
+@rule
 def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
     """Mark the fourteens among the first hundred actions; return how many they are."""
-    count = 0
-    for rank in range(1, SUM // 2 + 1):
-        places = np.int64(state.have[rank])
-        partners = np.int64(state.have[SUM - rank])
-        while places:
-            place = lowest_one(places)
-            places &= places - 1
-            if rank == SUM // 2:
-                partners = places  # two sevens make one fourteen
-            found = partners & LINE[np.uint64(place)]
-            count += count_ones(found)
-            while found:
-                mask[np.uint64(ACTION[np.uint64(PLACES * place + lowest_one(found))])] = 1
-                found &= found - 1
-    return count
+    return _mark_couples(mask, np.uint64(0), state.cells, np.uint64(0))
+
+
+@rule
+def mark_swaps(mask, first, seconds):  # type: ignore[no-untyped-def]
+    """Mark the swaps of a place with later ones (a bit each).
+
+    The entries of the next place are written over too, where there are such, and must be written later.
+    """
+    action = PAIRS + first * (2 * PLACES - 1 - first) // 2
+    bits = seconds >> (first + 1)
+    if action + LANES <= ACTIONS:
+        write_bits(mask, action, bits)
+    else:
+        for i in range(PLACES - 1 - first):
+            mask[np.uint64(action + i)] = (bits >> i) & 1
 
 
 @helper
@@ -193,12 +196,18 @@ def count_fourteens(state):  # type: ignore[no-untyped-def]
 
 
 @rule
-def makes_fourteen(state, first, second):  # type: ignore[no-untyped-def]
-    """Tell whether a swap of two places brings either card into line with one that it makes fourteen with."""
-    a = RANK[state.cells[first]]
-    b = RANK[state.cells[second]]
-    others = ~((1 << first) | (1 << second))
-    return (((state.have[SUM - b] & LINE[first]) | (state.have[SUM - a] & LINE[second])) & others) != 0
+def partners_of(state, place):  # type: ignore[no-untyped-def]
+    """Return a bit for each other place whose card makes fourteen with the card of a place, in line or not."""
+    return state.have[SUM - RANK[state.cells[place]]] & ~(1 << place)
+
+
+@rule
+def swaps_that_meet(wanted, first):  # type: ignore[no-untyped-def]
+    """Return a bit for each place whose swap with `first` brings either card into line with a third that it meets.
+
+    `wanted` holds what `partners_of` gives of each place; bits beyond the places mean nothing.
+    """
+    return meeting(wanted, LINE[first], LINES, wanted[first])
 
 
 @helper
@@ -215,61 +224,94 @@ def some_swap_makes_fourteen(state, closed):  # type: ignore[no-untyped-def]
 
 @helper
 def can_be_completed(state, first, second):  # type: ignore[no-untyped-def]
-    """Tell whether a first swap of two places, where there is no fourteen, can be followed by one that leaves one.
-
-    A first swap that makes a fourteen can: with five cards or more, two others lie outside that fourteen.
-    """
-    if makes_fourteen(state, first, second):
-        return True
+    """Tell whether a first swap of two places that makes no fourteen, where there is none, can be followed by one."""
     swap(state, first, second)
     good = some_swap_makes_fourteen(state, state.have[0] | (1 << first) | (1 << second))
     swap(state, first, second)
     return good
 
 
-@helper
-def any_swap_begins(state):  # type: ignore[no-untyped-def]
+@rule
+def swaps_that_complete(wanted, first, closed):  # type: ignore[no-untyped-def]
+    """Return a bit for each place not `closed` whose card, swapped to `first`, meets one that stays, not `closed`."""
+    open_places = ALL_PLACES & ~closed & ~(1 << first)
+    return meeting(wanted, LINE[first] & open_places, LINES, 0) & open_places
+
+
+@rule
+def three_places(wanted, first, second, closed):  # type: ignore[no-untyped-def]
+    """Return a bit for each place of such a swap: the two and the first of those that the card meets."""
+    thirds = wanted[second] & LINE[first] & ~closed
+    return (1 << first) | (1 << second) | (thirds & -thirds)
+
+
+@rule
+def any_swap_begins(wanted, spaces):  # type: ignore[no-untyped-def]
     """Tell, where there is no fourteen, that every first swap can be completed; False when in doubt.
 
     Three swaps are sought, each of which alone makes a fourteen with a card that stays, and no two of which share any
     of these three places. A first swap of two places touches at most two of them; the third can still complete it.
     """
-    used = np.int64(state.have[0])
+    used = spaces
     found = 0
     for first in range(PLACES):
-        for second in range(PLACES):
-            if first == second or (used >> first) & 1:
-                continue
-            ends = (1 << first) | (1 << second)
-            partners = state.have[SUM - RANK[state.cells[second]]] & LINE[first] & ~(used | ends)
-            if partners and not (used >> second) & 1:
-                used |= ends | (partners & -partners)
+        if not (used >> first) & 1:
+            seconds = swaps_that_complete(wanted, first, used)
+            if seconds:
+                used |= three_places(wanted, first, lowest_one(seconds), used)
                 found += 1
                 if found == 3:
                     return True
     return False
 
 
+@rule
+def find_hard_swaps(wanted, spaces, hard):  # type: ignore[no-untyped-def]
+    """Write for each place a bit for every other that a first swap may spoil all completions with, so far as is known.
+
+    Each swap that makes a fourteen with a card that stays can complete a first swap of two places that are not among
+    these three. Where one of the two is given, the other must lie in all the threes that do not hold the first.
+    """
+    for place in range(PLACES):
+        hard[place] = ALL_PLACES
+    for first in range(PLACES):
+        if (spaces >> first) & 1:
+            continue
+        seconds = swaps_that_complete(wanted, first, spaces)
+        while seconds:
+            three = three_places(wanted, first, lowest_one(seconds), spaces)
+            seconds &= seconds - 1
+            for place in range(PLACES):
+                hard[place] &= three | -((three >> place) & 1)
+
+
 @helper
 def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
-    """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are.
-
-    With four cards none can: two swaps leave each couple of partners on its own two places or on the other couple's,
-    and neither are in line.
-    """
-    if state.turned - state.withdrawn <= 4:
-        return 0
-    all_begin = any_swap_begins(state)
+    """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are."""
     spaces = np.int64(state.have[0])
+    wanted = words()
+    for place in range(PLACES):
+        wanted[place] = partners_of(state, place)
+    hard = words()
+    doubtful = not any_swap_begins(wanted, spaces)
+    if doubtful:
+        find_hard_swaps(wanted, spaces, hard)
     count = 0
-    action = PAIRS
     for first in range(PLACES):
-        for second in range(first + 1, PLACES):
-            if not ((spaces >> first) | (spaces >> second)) & 1:
-                good = all_begin or can_be_completed(state, first, second)
-                mask[np.uint64(action)] = good
-                count += good
-            action += 1
+        begins = 0
+        if not (spaces >> first) & 1:
+            begins = ~spaces & ALL_PLACES & ~((2 << first) - 1)
+            others = begins & hard[first] if doubtful else 0
+            if others:
+                # One that makes a fourteen can be completed: of five cards or more, two others have no part in it.
+                others &= ~swaps_that_meet(wanted, first)
+            while others:
+                second = lowest_one(others)
+                if not can_be_completed(state, first, second):
+                    begins &= ~(1 << second)
+                others &= others - 1
+        count += count_ones(begins)
+        mark_swaps(mask, first, begins)
     return count
 
 
@@ -280,42 +322,52 @@ def mark_second_swaps(state, mask):  # type: ignore[no-untyped-def]
     A fourteen lies there in the end if the two make one (and are in line, as they stay), if one of those that lie there
     now has no part in the swap, or if the swap brings either card into line with a third that it makes one with.
     """
-    fourteens = count_fourteens(state)
+    wanted = words()
+    twice = 0
+    taking_part = 0
+    for place in range(PLACES):
+        wanted[place] = partners_of(state, place)
+        found = wanted[place] & LINE[place]
+        twice += count_ones(found)
+        taking_part |= (found != 0) << place
     closed = np.int64(state.swapped | state.have[0])
     count = 0
-    action = PAIRS
     for first in range(PLACES):
-        if (closed >> first) & 1:
-            action += PLACES - 1 - first
-            continue
-        partners = np.int64(state.have[SUM - RANK[state.cells[first]]]) & ~(1 << first)
-        at_first = partners & LINE[first]
-        idle = fourteens - count_ones(at_first)
-        for second in range(first + 1, PLACES):
-            if not (closed >> second) & 1:
-                wanted = np.int64(state.have[SUM - RANK[state.cells[second]]]) & ~(1 << second)
-                good = (
-                    (at_first >> second) & 1
-                    or idle > count_ones(wanted & LINE[second])
-                    or (wanted & LINE[first])
-                    or (partners & LINE[second])
-                )
-                mask[np.uint64(action)] = 1 if good else 0
-                count += 1 if good else 0
-            action += 1
+        good = 0
+        if not (closed >> first) & 1:
+            at_first = wanted[first] & LINE[first]
+            good = at_first | swaps_that_meet(wanted, first)
+            idle = twice // 2 - count_ones(at_first)
+            if idle > 0:
+                good |= ~taking_part
+                busy = taking_part
+                while busy:
+                    place = lowest_one(busy)
+                    if idle > count_ones(wanted[place] & LINE[place]):
+                        good |= 1 << place
+                    busy &= busy - 1
+            good &= ~closed & ALL_PLACES & ~((2 << first) - 1)
+        count += count_ones(good)
+        mark_swaps(mask, first, good)
     return count
 
 
 @helper
 def legal(state, mask):  # type: ignore[no-untyped-def]
-    """Mark the fourteens or, where there is none, the swaps that an exchange allows; return how many they are."""
-    for action in range(ACTIONS):
-        mask[action] = 0
+    """Mark the fourteens or, where there is none, the swaps that an exchange allows; return how many they are.
+
+    With four cards no exchange is possible: two swaps leave each couple of partners on its own two places or on the
+    other couple's, and neither are in line.
+    """
     if state.swapped:
+        for action in range(PAIRS):
+            mask[action] = 0
         return mark_second_swaps(state, mask)
     count = mark_fourteens(state, mask)
-    if count == 0 and state.left != 0:
-        count = mark_first_swaps(state, mask)
+    if count == 0 and state.left != 0 and state.turned - state.withdrawn > 4:
+        return mark_first_swaps(state, mask)
+    for action in range(PAIRS, ACTIONS):
+        mask[action] = 0
     return count
 
 
@@ -361,8 +413,7 @@ def is_won(state):  # type: ignore[no-untyped-def]
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write the square, the places of a first swap, the counts of unseen cards and, where limited, exchanges left."""
     copy_bytes(places, 0, state.cells, 0, PLACES)
-    for place in range(PLACES):
-        places[PLACES + place] = (state.swapped >> place) & 1
+    write_bits(places, PLACES, state.swapped)  # too long: the counts are written over its end
     copy_bytes(places, 2 * PLACES, state.unseen, 0, 17)
     if state.allowed > 0:
         places[2 * PLACES + 17] = state.left
