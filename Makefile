@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+# Test processes at once; a file's tests stay in one, for what they share.
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test test-oldest test-ray test-slow test-fast check check-install docs bench torture clean
@@ -18,8 +21,9 @@ demo: $(STAMP)
 	$(BIN)/python -m patience_env.training.demo
 
 test: $(STAMP)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m 'not slow and not compiled' --cov --cov-report=term:skip-covered
-	$(BIN)/python -m pytest --ignore=tests/test_search.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not compiled' \
+	    --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/test_search.py
 	$(BIN)/python -m pytest -m 'not slow' tests/test_search.py
 
 # The search's thousand endings against brute force take long.
@@ -51,13 +55,13 @@ test-ray: $(VENV)-ray/installed
 	$(VENV)-ray/bin/python -m pytest tests/test_ray.py tests/test_docs.py -k 'test_ray or rllib'
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python tests/check_types.py
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
 # What ships, installed into a clean environment without extras.
 check-install: $(STAMP)

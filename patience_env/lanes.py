@@ -14,8 +14,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types as _types
 from numba.core import cgutils
-from numba.np.arrayobj import populate_array
 from numba.extending import intrinsic as _intrinsic
+from numba.np.arrayobj import populate_array
 
 from patience_env.cards import FACE_DOWN, PACK
 from patience_env.jit import JIT, rule
@@ -204,11 +204,11 @@ def _ranks(builder: Any, codes: Any) -> Any:
 
 
 def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> Any:
-    """Return `mark(target, to, cards, at)` for these couples of places (at least `LANES` couples; places below `LANES`).
+    """Return `mark(target, to, cards, at)` for these couples of places (`LANES` couples or more, places below `LANES`).
 
-    The whole numbers `to` and `at` are uint64. It writes a byte a couple from `target[to]` on, 1 where the ranks of the cards on its two places add up to `total`
-    (more than 13, so that an empty place makes none), else 0, and returns the number of ones. `LANES` card codes are
-    read from `cards[at]` on.
+    It writes a byte a couple from `target[to]` on, 1 where the ranks of the cards on its two places add up to `total`
+    (more than 13, so that an empty place makes none), else 0, and returns the number of ones. `to` and `at` are
+    uint64; `LANES` card codes are read from `cards[at]` on.
     """
     couples = len(firsts)
 
