@@ -244,6 +244,73 @@ def ppo_frames(native: bool) -> float:
     return model.num_timesteps / (time.process_time() - start)
 
 
+def _rows(heads: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+
+def write_page(page: Path, figures: dict[str, Any]) -> None:
+    """Write the tables, with what they show, at the beginning of a page; what begins with its first `##` stays."""
+    singles = {name.removesuffix(" single"): value for name, value in figures.items() if name.endswith(" single")}
+    unit = singles.get("Gymnasium CartPole-v1", {"median": float("nan")})["median"]
+    lines = [
+        "# Speed",
+        "",
+        f"What `make bench` prints (version {figures['version']}; `python tests/benchmarks/speed.py --markdown",
+        "docs/speed.md` wrote it here), on a machine that others used too: read the ratios to Gymnasium's own",
+        "environments, which ran in the same minutes (CartPole's time includes the drawing of a random action from its",
+        "action space), and to the memcpy. OpenSpiel and RLCard are measured too where they are installed.",
+        "",
+        "Single environment through `gymnasium.make`, random legal play with masks and observations, steps a second of",
+        "one core (CPU time):",
+        "",
+        *_rows(
+            ["environment", "median", "best", "times CartPole"],
+            [
+                [name, f"{value['median']:,.0f}", f"{value['best']:,.0f}", f"{value['median'] / unit:.2f}"]
+                for name, value in singles.items()
+            ],
+        ),
+        f"{BATCH:,} games at once, million steps a second of one core, median (best): `VectorEnv.step` with fresh",
+        "observations, masks, rewards and autoreset; the bare compiled loop that writes them; a memcpy of what a step",
+        "returns, and the ratio to it. Games of Patience Poker all last 25 placements, so all are dealt in one step;",
+        "*staggered* starts them at different moments:",
+        "",
+        *_rows(
+            ["game", "observation", "`VectorEnv.step`", "bare loop", "memcpy", "step / memcpy"],
+            [
+                [*name.removesuffix(" batched").rsplit(" ", 1), *batched_row(value["median"], value["best"])]
+                for name, value in figures.items()
+                if name.endswith(" batched")
+            ],
+        ),
+    ]
+    if "together, cold" in figures:
+        starts = [(name.removesuffix(" start"), row) for name, row in figures.items() if name.endswith(" start")]
+        lines += [
+            "Start-up of a fresh process, seconds (wall time):",
+            "",
+            *_rows(
+                ["game", "`import patience_env`", "first make, reset and step, warm cache", "the same, cold cache"],
+                [[name, *(f"{seconds:.2f}" for seconds in row)] for name, row in starts],
+            ),
+            f"The eight other games in one process, cold cache: {figures['together, cold']:.1f} s.",
+            "",
+        ]
+    before = page.read_text("utf-8") if page.exists() else ""
+    kept = before[before.index("\n## ") + 1 :] if "\n## " in before else ""
+    page.write_text("\n".join(lines) + ("\n" + kept if kept else ""), "utf-8")
+
+
+def batched_row(middle: dict[str, float], best: dict[str, float]) -> list[str]:
+    """Return the rates, median (best), of nanoseconds a step, and the ratio of step and memcpy."""
+    rates = [
+        f"{1e3 / usual:.2f} ({1e3 / least:.2f})" for usual, least in zip(middle.values(), best.values(), strict=True)
+    ]
+    ratios = [each["memcpy_ns"] / each["step_ns"] for each in (middle, best)]
+    return [*rates, f"{ratios[0]:.2f} ({ratios[1]:.2f})"]
+
+
 def main(
     repeats: Annotated[int, typer.Option(help="Runs of each measurement; the median counts.")] = 7,
     startup: Annotated[
@@ -251,6 +318,9 @@ def main(
     ] = True,
     ppo: Annotated[bool, typer.Option(help="Measure MaskablePPO too (needs the train extra).")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the tables at the beginning of this page too (docs/speed.md).")
+    ] = None,
 ) -> None:
     """Measure start-up, single and batched speed of every game, and of the peers that are installed."""
     warnings.filterwarnings("ignore", message=".*an illegal action forfeited the game.*")
@@ -315,17 +385,13 @@ def main(
         for observation in ("planes", "cards"):
             batched = Batched(env_id, observation=observation, **options)
             samples = [batched.nanoseconds() for _ in range(3 * repeats)]
-            middle = [statistics.median(column) for column in zip(*samples, strict=True)]
-            best = [min(column) for column in zip(*samples, strict=True)]
-            label = " ".join([env_id, *(name if value is True else str(value) for name, value in options.items())])
             names = ("step_ns", "loop_ns", "memcpy_ns")
-            figures[f"{label} {observation} batched"] = {
-                "median": dict(zip(names, middle, strict=True)),
-                "best": dict(zip(names, best, strict=True)),
-            }
-            rates = [f"{1e3 / usual:.2f} ({1e3 / least:.2f})" for usual, least in zip(middle, best, strict=True)]
-            ratio = f"{middle[2] / middle[0]:.2f} ({best[2] / best[0]:.2f})"
-            third.add_row(label, observation, *rates, ratio)
+            columns = list(zip(*samples, strict=True))
+            middle = dict(zip(names, map(statistics.median, columns), strict=True))
+            best = dict(zip(names, map(min, columns), strict=True))
+            label = " ".join([env_id, *(name if value is True else str(value) for name, value in options.items())])
+            figures[f"{label} {observation} batched"] = {"median": middle, "best": best}
+            third.add_row(label, observation, *batched_row(middle, best))
     console.print(third)
     if ppo:
         slow, fast = ppo_frames(native=False), ppo_frames(native=True)
@@ -333,6 +399,9 @@ def main(
         console.print(
             f"MaskablePPO, frames a second of one core: DummyVecEnv 8 {slow:,.0f}, native adapter 512 {fast:,.0f}"
         )
+    if markdown is not None:
+        write_page(markdown, figures)
+        console.print(f"written to {markdown}")
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=2) + "\n")
         console.print(f"written to {json_file}")
