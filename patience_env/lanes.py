@@ -309,20 +309,19 @@ def _copy_plainly(target, to, source, at, count):  # type: ignore[no-untyped-def
     target[to : to + count] = source[at : at + count]
 
 
-@rule
-def _copy_in_lanes(target, to, source, at, count):  # type: ignore[no-untyped-def]
-    """Do the same in compiled code: the last ones, where there are so many, over some of those before."""
-    if count >= LANES:
-        for i in range(0, count - LANES, LANES):
-            copy_lanes(target, np.uint64(to + i), source, np.uint64(at + i))
-        copy_lanes(target, np.uint64(to + count - LANES), source, np.uint64(at + count - LANES))
-    elif count >= HALF:
-        for i in range(0, count - HALF, HALF):
-            copy_half(target, np.uint64(to + i), source, np.uint64(at + i))
-        copy_half(target, np.uint64(to + count - HALF), source, np.uint64(at + count - HALF))
-    else:
-        for i in range(count):
-            target[np.uint64(to + i)] = source[np.uint64(at + i)]
+@intrinsic
+def _copy_in_lanes(typing_context, target, to, source, at, count):  # type: ignore[no-untyped-def]
+    """Do the same in compiled code: LLVM writes out a copy of a known length."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        places = [
+            builder.gep(context.make_array(kinds[i])(context, builder, args[i]).data, [args[i + 1]]) for i in (0, 2)
+        ]
+        cgutils.raw_memcpy(builder, *places, args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), generate
 
 
 def _mark_plainly(target, to, source, at, count):  # type: ignore[no-untyped-def]

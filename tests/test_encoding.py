@@ -81,7 +81,7 @@ def test_planes_of_any_size_are_written_whole_and_nothing_beside_them(
     size = int(np.prod(planes_shape(layout)))
     rng = np.random.default_rng(places)
     for _ in range(5):
-        room = scratch(layout)
+        room = scratch(layout)[0]
         cards = rng.integers(0, FACE_DOWN + 1, places) * (rng.random(places) < rng.random())
         room[: places + counters] = [*cards, *rng.integers(-128, 128, counters)]
         rows = np.full((3, size), 77, np.int8)
