@@ -18,7 +18,7 @@ pytest.importorskip("typer")
 from patience_env.env import PatienceEnv
 from patience_env.games.patience_poker import lines
 from patience_env.games.poker_hands import CATEGORIES, SCORED, category
-from patience_env.training import figures
+from patience_env.training import figures, tables
 from patience_env.training.cli import main
 
 POKER = "PatiencePoker-v0"
@@ -107,10 +107,52 @@ def test_figures_are_made_and_go_on_after_a_kill(
     assert "belongs to other figures" in capsys.readouterr().err
 
 
+def test_held_out_tables_stay_the_same_and_within_the_range_of_random_ones() -> None:
+    found = tables.held_out_tables(20)
+    assert found[:3] == tables.held_out_tables(3)
+    points = np.array([list(table.values()) for table in found])
+    assert points.shape == (20, 9)
+    assert points.min() < -100
+    assert points.max() > 100
+    assert (points >= -128).all()
+    assert (points <= 127).all()
+
+
+def write(arguments: list[str], out: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["figures", "tables", "--out", str(out), "--quiet", *arguments])
+    assert not stop.value.code
+
+
+@pytest.mark.compiled
+def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from patience_env.training.value_training import Plan, ValueTraining
+
+    network = tmp_path / "network"
+    ValueTraining(network, Plan("random", "fixed", 500, width=16, attempts=1, teacher="")).run()
+    out = tmp_path / "out"
+    settings = ["--deals", "50", "--seconds", "0.5", "--long", "1", "--long-tables", "1", "--value", str(network)]
+    write(["--tables", "1", *settings], out)
+    first = json.loads((out / "tables.json").read_text())["tables"][0]
+    assert set(first["results"]) == {"line", "long", "any table", "greedy", "random"}
+    assert first["results"]["line"]["mean"] > first["results"]["random"]["mean"]
+    write(["--tables", "2", *settings], out)
+    both = json.loads((out / "tables.json").read_text())["tables"]
+    assert both[0] == first
+    assert "long" not in both[1]["results"]
+    assert f"| {both[1]['results']['line']['mean']:.1f} +-" in (out / "tables.md").read_text()
+    with pytest.raises(SystemExit):
+        main(["figures", "tables", "--out", str(out), *settings, "--deals", "60", "--quiet"])
+    assert "belongs to other figures" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["chess"], "there are no figures of 'chess'"),
+        (["tables", "--placement", "round"], "placement='round' is not allowed: choose fixed or touching"),
+        (["tables", "--tables", "2", "--long-tables", "3"], "no more long trainings than tables"),
+        (["tables", "--seconds", "0"], "give times above 0"),
         (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
     ],
 )

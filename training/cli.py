@@ -381,9 +381,10 @@ def _train_value(context: typer.Context) -> None:
 
 @app.command("figures", **_LAZY)
 def _figures(context: typer.Context) -> None:
-    """Write figures: of strong Patience Poker, or of which deals can be won (patience figures winnability --help)."""
-    if context.args[:1] == ["winnability"]:
-        _run_lazily("patience_env.training.winnability", "figures winnability", context.args[1:])
+    """Write figures: of strong Patience Poker (poker, tables), or of which deals can be won (winnability)."""
+    subject = context.args[0] if context.args else ""
+    if subject in ("tables", "winnability"):
+        _run_lazily(f"patience_env.training.{subject}", f"figures {subject}", context.args[1:])
     else:
         _run_lazily("patience_env.training.figures", "figures", context.args)
 

@@ -50,13 +50,10 @@ def mean_of(values: NDArray[Any]) -> dict[str, float]:
 class Store:
     """Parts of the figures in one JSON file, written whole after each."""
 
-    def __init__(self, folder: Path, deals: int) -> None:
+    def __init__(self, folder: Path, head: dict[str, Any]) -> None:
         self.path = folder / "parts.json"
-        self.scores = folder / "scores"
-        head = {"version": __version__, "deals": deals, "first_deal": FIRST_DEAL}
         self.parts: dict[str, Any] = {"head": head}
         folder.mkdir(parents=True, exist_ok=True)
-        self.scores.mkdir(exist_ok=True)
         if self.path.is_file():
             try:
                 known = json.loads(self.path.read_text("utf-8"))
@@ -322,11 +319,13 @@ def _cost(scores: dict[str, NDArray[Any]]) -> dict[str, float]:
 
 def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: Show) -> dict[str, Any]:
     """Make all figures in a folder, or what is missing of them; return them."""
-    store = Store(folder, deals)
+    store = Store(folder, {"version": __version__, "deals": deals, "first_deal": FIRST_DEAL})
+    scores = folder / "scores"
+    scores.mkdir(exist_ok=True)
     costs: dict[str, dict[str, NDArray[Any]]] = {}
     for scoring in TABLES:
         for placement in PLACEMENTS:
-            file = store.scores / f"{placement}-{scoring}.npy"
+            file = scores / f"{placement}-{scoring}.npy"
             store.get(f"play {placement} {scoring}", partial(_play, placement, scoring, deals, file, show))
             costs.setdefault(scoring, {})[placement] = np.load(file)
         store.get(f"touching costs {scoring}", partial(_cost, costs[scoring]))
@@ -343,7 +342,7 @@ def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: 
 
 def command(
     subject: Annotated[
-        str, typer.Argument(help="What of: poker; for winnability see patience figures winnability --help.")
+        str, typer.Argument(help="What of: poker; the others are tables and winnability (figures winnability --help).")
     ],
     out: Annotated[Path, typer.Option(help="Folder for JSON, Markdown and plots.")] = Path("docs/figures"),
     deals: Annotated[int, typer.Option(help="Deals for each placement and table.")] = DEALS,
@@ -361,7 +360,7 @@ def command(
     """
     try:
         if subject != "poker":
-            raise ValueError(f"there are no figures of {subject!r}: choose poker or winnability")
+            raise ValueError(f"there are no figures of {subject!r}: choose poker, tables or winnability")
         if deals < 2 or search_deals < 0 or search_deals == 1:
             raise ValueError(f"--deals {deals} --search-deals {search_deals} is not allowed: give at least 2 (or 0)")
         with progress(quiet) as show:
