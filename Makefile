@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-# Test processes at once; a file's tests stay in one, for what they share.
+# Test processes at once, which share the tests out among themselves as they go.
 WORKERS ?= 2
-PARALLEL := -n $(WORKERS) --dist loadfile
+PARALLEL := -n $(WORKERS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test test-oldest test-ray test-slow test-fast check check-install docs bench torture clean
