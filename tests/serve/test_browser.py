@@ -128,6 +128,27 @@ def test_a_game_goes_on_where_it_was_after_a_reload_and_after_the_way_back(page)
     assert page.cards("r3c3") == ["none"]
 
 
+def test_a_game_goes_on_after_a_restart_of_the_server(driver, tmp_path):
+    server, address = browser.start(tmp_path / "games.sqlite3")
+    try:
+        page = Page(driver, address)
+        page.go("#/PatiencePoker-v0/deal/17?placement=fixed")
+        page.await_step(0)
+        page.click_pile("r1c1")
+        page.await_step(1)
+        browser.stop(server)
+        page.click_pile("r2c2")
+        page.wait("return document.getElementById('message').textContent.includes('does not answer')")
+        port = address.rstrip("/").rpartition(":")[2]
+        server, _ = browser.start(tmp_path / "games.sqlite3", "--port", port)
+        page.click_pile("r2c2")
+        page.await_step(2)
+        assert (page.cards("r1c1"), page.cards("r2c2")) == (["AD"], ["8H"])
+        page.complaints()  # the refused connection stands in the log; the next test begins with an empty one
+    finally:
+        browser.stop(server)
+
+
 def test_two_tabs_on_one_game_do_not_quarrel_and_two_games_do_not_mix(page):
     driver = page.driver
     place = "#/PatiencePoker-v0/deal/21?placement=fixed"
