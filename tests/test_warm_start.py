@@ -145,6 +145,38 @@ def test_what_the_network_says_depends_on_no_hidden_card() -> None:
     assert len(told) <= 2  # two only where the card turned up is that of the other world
 
 
+def test_the_sparse_first_layer_is_the_dense_one() -> None:
+    tables = ahead_policy(SULTAN).tables
+    view, rng = tables.view, np.random.default_rng(0)
+    seen = rng.integers(0, CODES, (5, view.places + view.counters)).astype(np.int8)
+    seen[:, view.places :] %= 13
+    after = seen[[0, 0, 3, 4]].copy()
+    after[rng.random(after.shape) < 0.2] = 0
+    facts, facts_after = rng.random((5, 4), np.float32), rng.random((4, 4), np.float32)
+    rows = np.array([0, 0, 3, 4])
+
+    def dense(views: Any, facts: Any) -> torch.Tensor:
+        laid = tables.lay(views)
+        cards = tables.cards(torch.from_numpy(laid.codes.astype(np.int64))).flatten(1)
+        parts = (cards, torch.from_numpy(laid.counts), laid.numbers, torch.from_numpy(facts))
+        made: torch.Tensor = tables.first(torch.cat(parts, 1))
+        return made
+
+    weights, laid = tables.weights(), tables.lay(seen)
+    before = tables.before(laid, facts, weights)
+    change = tables.change(laid, facts, rows, tables.lay(after), facts_after, weights)
+    wanted = [dense(seen, facts), dense(after, facts_after) - dense(seen, facts)[rows]]
+    slopes = []
+    for pair in ((before, change), wanted):
+        tables.zero_grad()
+        (pair[0].square().sum() + pair[1].square().sum()).backward()  # type: ignore[no-untyped-call]
+        slopes.append([tensor.grad.clone() for tensor in (tables.cards.weight, tables.first.weight)])
+    torch.testing.assert_close(before, wanted[0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(change, wanted[1], atol=1e-4, rtol=1e-4)
+    for mine, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-3, rtol=1e-3)
+
+
 def test_forced_moves_get_no_look_ahead_and_illegal_ones_no_chance() -> None:
     policy = ahead_policy(SULTAN)
     batch = PatienceVectorEnv(SULTAN, 8)

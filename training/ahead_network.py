@@ -3,7 +3,8 @@
 One network looks at tables (`CardView`: embeddings of cards, counts of groups, counters). Of the table at hand it says
 what return is to come: the critic. Of each table that a legal action leaves it says how desirable that is: the action's
 logit. What is learned of one action so counts for all that lead to the like, which is what a network with an output for
-every action lacks. Positions with a single legal action, which are most in some games, cost nothing to decide.
+every action lacks. Positions with a single legal action, which are most in some games, cost nothing to decide. And an
+action changes few cards: the first layer, by far the largest, multiplies those alone (`sparse_layer`).
 
 An action may turn up a card that the player does not know. What is seen of it must not depend on that card: the action
 is played twice, in worlds whose hidden cards are dealt differently, and cards that differ are shown face-down (the
@@ -14,7 +15,7 @@ anew (`see`), so there is nothing true in it to be spied on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from patience_env.game import Game, get_game
 from patience_env.jit import kernel
 from patience_env.training.card_networks import CODES, first_embedding, lay_out, view_cards
 from patience_env.training.networks import LookingPolicy
+from patience_env.training.sparse_layer import changes_of, entries_of, sparse_product
 from patience_env.verbs import determinize, is_won, legal, observe, play
 
 # Of a table: the reward that led to it, whether the game is won, whether it is over, its legal actions in tens.
@@ -94,6 +96,20 @@ def look_ahead(states, present, rows, actions, places, key, scratch, mask, world
             facts[i, 3] = UNKNOWN
 
 
+class Laid(NamedTuple):
+    """What the first layer reads of tables.
+
+    Attributes:
+        codes: the cards that are shown, int8, shape (n, shown).
+        counts: of each group and code, float32, shape (n, groups * CODES).
+        numbers: the counters in parts of their greatest values, shape (n, counters).
+    """
+
+    codes: NDArray[np.int8]
+    counts: NDArray[np.float32]
+    numbers: torch.Tensor
+
+
 class Records(BaseFeaturesExtractor):
     """Passes on the bytes of the positions' records."""
 
@@ -123,30 +139,57 @@ class Tables(nn.Module):
         self.critic = nn.Sequential(nn.Linear(width, width), nn.ReLU(), _last(width))
         self._scales = torch.from_numpy(self.view.scales)
 
-    def forward(self, seen: NDArray[np.int8], facts: NDArray[np.float32]) -> torch.Tensor:
-        """Return what the first layer makes of tables, (n, width), before it is rectified."""
+    def lay(self, seen: NDArray[np.int8]) -> Laid:
+        """Return what the first layer reads of tables."""
         view = self.view
-        codes = np.empty((len(seen), view.shown), np.int64)
+        codes = np.empty((len(seen), view.shown), np.int8)
         counts = np.zeros((len(seen), view.group_count, CODES), np.float32)
         lay_out(seen, view.order, view.rows, view.groups, view.depth, codes, counts)
-        parts = (
-            self.cards(torch.from_numpy(codes)).flatten(1),
-            torch.from_numpy(counts).flatten(1),
-            torch.from_numpy(seen[:, view.places :].astype(np.float32)) / self._scales,
-            torch.from_numpy(facts),
-        )
-        made: torch.Tensor = self.first(torch.cat(parts, 1))
-        return made
+        numbers = torch.from_numpy(seen[:, view.places :].astype(np.float32)) / self._scales
+        return Laid(codes, counts.reshape(len(seen), -1), numbers)
+
+    def weights(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the first layer's weights of each card in each place and of each count (one below the other), those
+        of counters and facts, and what a table without cards would make of it."""
+        view, size = self.view, self.cards.embedding_dim
+        width, split = self.first.out_features, view.shown * size
+        places = self.first.weight[:, :split].reshape(width, view.shown, size)
+        cards = torch.einsum("ce,wpe->pcw", self.cards.weight, places)
+        empty = cards[:, :1]
+        table = (cards - empty).reshape(-1, width)
+        rest = self.first.weight[:, split:]
+        counts = view.group_count * CODES
+        return torch.cat([table, rest[:, :counts].t()]), rest[:, counts:], self.first.bias + empty.sum((0, 1))
+
+    def before(self, laid: Laid, facts: NDArray[np.float32], weights: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Return what the first layer makes of tables, (n, width), before it is rectified."""
+        cards, numbers, bias = weights
+        made = sparse_product(cards, entries_of(laid.codes, laid.counts, CODES))
+        return made + nn.functional.linear(torch.cat([laid.numbers, torch.from_numpy(facts)], 1), numbers, bias)
+
+    def change(
+        self,
+        laid: Laid,
+        facts: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        after: Laid,
+        facts_after: NDArray[np.float32],
+        weights: tuple[torch.Tensor, ...],
+    ) -> torch.Tensor:
+        """Return by how much that differs, (m, width), for the tables that actions leave of tables `rows`."""
+        cards, numbers, _ = weights
+        made = sparse_product(cards, changes_of(laid.codes, laid.counts, rows, after.codes, after.counts, CODES))
+        apart = torch.cat([after.numbers - laid.numbers[rows], torch.from_numpy(facts_after - facts[rows])], 1)
+        return made + nn.functional.linear(apart, numbers)
 
     def worth(self, tables: torch.Tensor) -> torch.Tensor:
-        """Return the values of tables that `forward` has looked at, (n, 1)."""
+        """Return the values of tables from what `before` made of them, (n, 1)."""
         values: torch.Tensor = self.critic(torch.relu(tables))
         return values
 
-    def desire(self, before: torch.Tensor, after: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """Return how desirable actions are, (m,), from the tables before and after them."""
-        # The difference of what is linear in the tables tells what the action has changed.
-        seen = torch.cat([torch.relu(after), after - before, self.actions(actions)], 1)
+    def desire(self, before: torch.Tensor, change: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """Return how desirable actions are, (m,), from the tables before them and what they change."""
+        seen = torch.cat([torch.relu(before + change), change, self.actions(actions)], 1)
         desires: torch.Tensor = self.judge(seen)[:, 0]
         return desires
 
@@ -206,8 +249,8 @@ class AheadPolicy(LookingPolicy):
         own = {"game_id": self._game.id, "game_options": self._game_options, **self._shape}
         return super()._get_constructor_parameters() | own
 
-    def _positions(self, obs: Any) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int8], torch.Tensor]:
-        """Return the positions, their legal actions, what is seen of them, and what the first layer makes of that."""
+    def _positions(self, obs: Any) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int8], NDArray[np.float32]]:
+        """Return the positions, their legal actions, what is seen of them and its facts."""
         content = np.ascontiguousarray(torch.as_tensor(obs).detach().cpu().numpy().astype(np.uint8))
         states = content.view(self._game.state)[:, 0]
         if isinstance(self._scratch, np.recarray):
@@ -218,12 +261,14 @@ class AheadPolicy(LookingPolicy):
         facts = np.zeros((len(states), FACTS), np.float32)
         find_legal(states, masks)
         look_at(states, masks, seen, facts)
-        return states, masks, seen, self.tables(seen, facts)
+        return states, masks, seen, facts
 
     def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        states, masks, present, tables = self._positions(obs)
+        states, masks, present, given = self._positions(obs)
         rows, actions = np.nonzero(masks)
-        view = self.tables.view
+        view, weights = self.tables.view, self.tables.weights()
+        laid = self.tables.lay(present)
+        tables = self.tables.before(laid, given, weights)
         scores = torch.zeros(len(rows))
         several = np.flatnonzero((masks.sum(1, dtype=np.int64) > 1)[rows])
         if len(several):
@@ -233,7 +278,8 @@ class AheadPolicy(LookingPolicy):
             room = (self._scratch, np.zeros(view.actions, np.int8), np.zeros((2, seen.shape[1]), np.int8))
             look_ahead(states, present, rows_, actions_, view.places, OTHER_WORLD, *room, seen, facts)
             before = tables.index_select(0, torch.from_numpy(rows_))
-            desires = self.tables.desire(before, self.tables(seen, facts), torch.from_numpy(actions_))
+            change = self.tables.change(laid, given, rows_, self.tables.lay(seen), facts, weights)
+            desires = self.tables.desire(before, change, torch.from_numpy(actions_))
             scores = scores.index_put((torch.from_numpy(several),), desires)
         logits = torch.full(masks.shape, -1e8)
         logits = logits.index_put((torch.from_numpy(rows), torch.from_numpy(actions)), scores)
@@ -241,5 +287,6 @@ class AheadPolicy(LookingPolicy):
 
     def predict_values(self, obs: Any) -> torch.Tensor:
         """Return the values, shape (n, 1)."""
-        values: torch.Tensor = self.tables.worth(self._positions(obs)[3])
-        return values
+        _, _, seen, facts = self._positions(obs)
+        tables = self.tables
+        return tables.worth(tables.before(tables.lay(seen), facts, tables.weights()))

@@ -94,8 +94,8 @@ def view_cards(layout: Layout, depth: int) -> CardView:
 def lay_out(cards, order, rows, groups, depth, codes, counts):  # type: ignore[no-untyped-def]
     """Write the codes of the cards that are shown and the counts of each group.
 
-    `cards`: (n, at least places). `codes`: int64, (n, shown). `counts`: float32, (n, groups, CODES), zeros before; in
-    tenths for the codes of no card and of a face-down one, in halves for cards, of which two packs hold two.
+    `cards`: (n, at least places). `codes`: int64 or int8, (n, shown). `counts`: float32, (n, groups, CODES), zeros
+    before; in tenths for the codes of no card and of a face-down one, in halves for cards, of which two packs hold two.
     """
     for i in range(cards.shape[0]):
         entry = 0
