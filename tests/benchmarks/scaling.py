@@ -107,12 +107,13 @@ def timed(engine: Engine, some: list[Share]) -> tuple[float, float]:
 
 
 def compare(name: str, count: int, rounds: int) -> None:
-    """Print how long one worker and two take for the same shares of the search, in turns."""
+    """Print how long one worker and two take for the same shares of the search, in turns, and the median ratio."""
     env, text, options = CASES[-1]
     some = shares(env, text, options, count)
     print(f"\nThe same {count} shares of {text} by one worker and by two of the engine `{name}`, in turns:\n")
     heads = ("one worker", "two workers", "ratio", "CPU of one", "CPU of two", "load of the machine")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    ratios = []
     for _ in range(rounds):
         results = []
         for workers in (1, 2):
@@ -120,16 +121,18 @@ def compare(name: str, count: int, rounds: int) -> None:
                 timed(engine, some[:workers])  # they load and compile
                 results.append(timed(engine, some))
         (wall, used), (wall_of_two, used_by_two) = results
-        cells = (f"{wall:.1f} s", f"{wall_of_two:.1f} s", f"{wall / wall_of_two:.2f}", f"{used:.1f} s")
+        ratios.append(wall / wall_of_two)
+        cells = (f"{wall:.1f} s", f"{wall_of_two:.1f} s", f"{ratios[-1]:.2f}", f"{used:.1f} s")
         print(f"| {' | '.join([*cells, f'{used_by_two:.1f} s', f'{os.getloadavg()[0]:.1f}'])} |", flush=True)
+    print(f"\nTwo workers are {np.median(ratios):.2f} times as fast as one.")
 
 
 def main(
     engine: Annotated[str, typer.Option(help="processes or ray.")] = "processes",
     workers: Annotated[int, typer.Option(help="Workers while the engine's own cost is measured.")] = 2,
     handed: Annotated[int, typer.Option(help="Shares handed out to measure it.")] = 400,
-    rounds: Annotated[int, typer.Option(help="Comparisons of one worker with two; 0: none.")] = 3,
-    count: Annotated[int, typer.Option(help="Shares in each of them.")] = 12,
+    rounds: Annotated[int, typer.Option(help="Comparisons of one worker with two; 0: none.")] = 2,
+    count: Annotated[int, typer.Option(help="Shares in each of them.")] = 8,
 ) -> None:
     """Measure and print what evaluation takes on more cores."""
     expect(engine, workers, handed)

@@ -185,10 +185,12 @@ def share(won: NDArray[np.float64]) -> str:
     return f"{won.mean():.1%} [{low:.1%}, {high:.1%}]"
 
 
-def strength_line(game_id: str, simulations: int, deals_of: str, first: int | None, seed: int, played: Played) -> str:
+def strength_line(
+    game_id: str, simulations: int, deals_of: str, skip: int, first: int | None, seed: int, played: Played
+) -> str:
     """Play a game by a rollout policy and by UCT with it; return its line of the table of strengths."""
     rollout, settings, count = MATCHES[game_id]
-    deals = named_deals(deals_of, first or count)
+    deals = named_deals(deals_of, skip + (first or count))[skip:]
     name = f"uct:simulations={simulations}:rollout={rollout}{settings}"
     plain, search = (played.play(policy, game_id, deals, seed) for policy in (rollout, name))
     gains = search[:, 0] - plain[:, 0]
@@ -206,6 +208,7 @@ def main(
     game: Annotated[list[str] | None, typer.Option(help="Only this game; may be repeated.")] = None,
     simulations: Annotated[int, typer.Option(min=1, help="Simulations a move.")] = 1000,
     deals: Annotated[str, typer.Option(help="Which standard deals: test or validation.")] = "test",
+    skip: Annotated[int, typer.Option(min=0, help="So many deals are left out first.")] = 0,
     first: Annotated[int | None, typer.Option(min=2, help="Deals of each game, instead of its own number.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all policies.")] = 0,
     keep: Annotated[
@@ -228,7 +231,7 @@ def main(
     played = Played(keep)
     for name in games:
         typer.echo(
-            strength_line(name, simulations, deals, first, seed, played)
+            strength_line(name, simulations, deals, skip, first, seed, played)
             if strength
             else speed_line(name, runs, seconds)
         )
