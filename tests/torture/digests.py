@@ -32,11 +32,12 @@ from patience_env.kernels import OVER, sample_rows
 from patience_env.table import Rows
 from torture.report import Budget, Section
 
-NAME, TITLE, SHARE = "digests", "The same numbers everywhere", 0.12
+NAME, TITLE, SHARE = "digests", "The same numbers everywhere", 0.16
 GOLDEN = Path(__file__).resolve().parent.parent / "data" / "digests.json"
 FIRST_DEAL, GAMES, FEW = 9_000_000, 1_000, 20
 PLAYED = 12  # deals that each agent plays
 AGENTS = ("random", "greedy", "thumb")
+LEAST = 40.0  # seconds without which another process is not begun
 
 
 def bits(deals: NDArray[np.uint64], step: int) -> NDArray[np.uint32]:
@@ -250,20 +251,27 @@ def run(budget: Budget) -> Section:
             ("another process, with two threads", whole, {**_threads(2), "PYTHONHASHSEED": "7"}),
             ("without compilation, 20 games an id", [], {"NUMBA_DISABLE_JIT": "1"}),
         ):
+            if budget.left() < LEAST:
+                section.note(f"No time was left for: {name}.")
+                continue
             found = ask(here, None, words, **variables)
+            section.amount += 0.1
             section.check(
                 f"digests that differ from the golden ones: {name}",
                 _told(found, golden),
                 not differences(found, golden),
             )
         for threads in (1, 2):
+            if budget.left() < LEAST:
+                section.note(f"No time was left for: networks, torch with {threads} threads.")
+                continue
+            section.amount += 0.05
             found = ask(here, None, ["--networks", str(threads)])
             section.check(
                 f"games of the networks ppo and value that differ, torch with {threads} threads",
                 _told(found, golden),
                 not differences(found, golden),
             )
-        section.amount = 0.5
         _others(section, budget, golden)
     done = subprocess.run([here, "-c", STATES, "1" if budget.short else "3"], capture_output=True, text=True,
                           cwd=budget.folder, check=False, timeout=3600)  # fmt: skip
@@ -281,13 +289,18 @@ def _others(section: Section, budget: Budget, golden: dict[str, Any]) -> None:
     if not pythons:
         section.note("Other interpreters were not named (`--set pythons=PYTHON,PYTHON`).")
     for python in pythons:
+        if budget.left() < LEAST:
+            section.note("No time was left for other interpreters.")
+            break
         code = (
             "import sys, numpy, numba, gymnasium; print(sys.version.split()[0], numpy.__version__, "
             "numba.__version__, gymnasium.__version__)"
         )
         told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
         versions = told.stdout.split()
-        name = "Python {}, numpy {}, numba {}, gymnasium {}".format(*versions) if len(versions) == 4 else python
+        name = (
+            "Python {}, numpy {}, numba {}, gymnasium {}".format(*versions) if len(versions) == 4 else "another Python"
+        )
         found = ask(python, installed_tree(), ["--whole"])
         section.amount += 0.1
         section.check(

@@ -4,7 +4,8 @@ A launcher process imports everything once and forks a child for each trial, so 
 first moment on. Each child writes down what it has done (in steps, games or parts) as it goes; after the kill this is
 compared with the checkpoint, and with where the next child begins. A command that is to be killed too is one more `Job`
 in `JOBS`. Those that spread their work over a Ray cluster are killed while it runs on; Ray needs an environment of its
-own (name its Python by `--set ray=PYTHON`).
+own (name its Python by `--set ray=PYTHON`). `--set jobs=leaderboard,ray` kills those alone whose last word is named,
+and keeps the figures of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ INTERVAL = 0.3  # seconds between two checkpoints
 SLACK = 5.0  # what a busy machine may add to the time since the last checkpoint
 
 LAUNCHER = """
-import ctypes, json, os, signal, sys, time
+import ctypes, json, os, resource, signal, sys, time
 import numpy as np
 marks = None
 def die_with_parent():
@@ -55,6 +56,8 @@ for line in sys.stdin:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        if order["largest"]:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest"],) * 2)
         sys.argv = ["patience", *order["words"]]
         code = 1
         try:
@@ -323,6 +326,10 @@ JOBS: tuple[Job, ...] = (
 )
 
 
+# The short form: one with checkpoints, one that keeps each piece.
+BRIEF = ("patience train", "patience leaderboard")
+
+
 @dataclass
 class Course:
     """What happened to a job."""
@@ -338,27 +345,27 @@ class Course:
 class Launcher:
     """The process that forks the children, and the cluster that they use."""
 
-    def __init__(self, job: Job, folder: Path, python: str) -> None:
+    def __init__(self, prepare: str, folder: Path, python: str = sys.executable, with_ray: bool = False) -> None:
         self._marks, self._log = folder / "marks", folder / "log"
         self._others: list[subprocess.Popen[str]] = []
         self.address = ""
-        if job.ray:
+        if with_ray:
             self._others.append(_talking([python, "-c", CLUSTER]))
             self.address = _line(self._others[0])
             if not self.address:
                 raise RuntimeError("Ray did not start")
-        self._process = _talking([python, "-c", LAUNCHER.replace("PREPARE", job.prepare)])
+        self._process = _talking([python, "-c", LAUNCHER.replace("PREPARE", prepare)])
         if self._line() != "ready":
-            raise RuntimeError(f"the launcher of {job.name} did not start")
+            raise RuntimeError("the launcher did not start")
 
     def _line(self) -> str:
         return _line(self._process)
 
-    def start(self, words: list[str]) -> int:
-        """Start a child; return its process id."""
+    def start(self, words: list[str], largest: int | None = None) -> int:
+        """Start a child, which may write no file of more than `largest` bytes; return its process id."""
         assert self._process.stdin is not None
         self._marks.write_bytes(b"")
-        order = {"words": words, "marks": str(self._marks), "log": str(self._log)}
+        order = {"words": words, "marks": str(self._marks), "log": str(self._log), "largest": largest}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(self._line())
@@ -401,7 +408,6 @@ def trial(job: Job, launcher: Launcher, folder: Path, course: Course, moment: fl
     before = job.stand(folder)
     child = launcher.start(job.line(folder, launcher.address, before is not None))
     time.sleep(moment)
-    killed = time.time()
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     code = launcher.end()
@@ -421,12 +427,12 @@ def trial(job: Job, launcher: Launcher, folder: Path, course: Course, moment: fl
         return True
     course.kills += 1
     course.before_any += after is None
-    _compare(job, course, before, after, marks, killed)
+    _compare(job, course, before, after, marks)
     return False
 
 
 def _compare(
-    job: Job, course: Course, before: Stand | None, after: Stand | None, marks: list[tuple[float, int]], killed: float
+    job: Job, course: Course, before: Stand | None, after: Stand | None, marks: list[tuple[float, int]]
 ) -> None:
     """Check that nothing was done twice or lost, and that the curves join."""
     done = before.done if before else 0
@@ -438,14 +444,15 @@ def _compare(
         course.faults.append(f"the checkpoint went back from {before.done} to {after.done if after else None}")
     if after is None:
         # Killed before the first checkpoint: nothing to lose yet but what the interval allows.
-        course.longest = max(course.longest, killed - marks[0][0] if marks else 0.0)
+        course.longest = max(course.longest, marks[-1][0] - marks[0][0] if marks else 0.0)
         return
     steps = [point.get("steps", point.get("games")) for point in after.curve if isinstance(point, dict)]
     if any(two <= one for one, two in itertools.pairwise(steps)):
         course.faults.append(f"the learning curve does not go on: {steps}")
     later = [(when, done) for when, done in marks if done > after.done]
     if later:
-        lost = killed - max(after.written, marks[0][0])
+        # Up to the last work that was done: a busy machine may let it wait long for the kill.
+        lost = marks[-1][0] - max(after.written, marks[0][0])
         gap = max((two - one for (one, _), (two, _) in itertools.pairwise(marks)), default=0.0)
         course.lost = max(course.lost, marks[-1][1] - after.done)
         course.longest = max(course.longest, lost)
@@ -458,7 +465,7 @@ def kill_often(job: Job, kills: int, seconds: float, folder: Path, number: int, 
     """Kill a command so many times, or as often as the time allows; in between let it finish."""
     course, rng = Course(), np.random.default_rng(number)
     folder.mkdir()
-    launcher = Launcher(job, folder, python)
+    launcher = Launcher(job.prepare, folder, python, job.ray)
     end = time.monotonic() + seconds
     try:
         whole = folder / "whole"
@@ -518,16 +525,31 @@ def run(budget: Budget) -> Section:
     if not find_spec("sb3_contrib") or not jit.JIT:
         section.note("Needs the extra 'train' and compiled rules.")
         return section
-    section.tables.append(
-        [["command", "kills", "before the first checkpoint", "finished", "most time lost", "most lost"]]
-    )
-    kills = 2 if budget.short else KILLS
+    kills = 1 if budget.short else KILLS
     ray = budget.extra.get("ray") or (sys.executable if find_spec("ray") else "")
-    jobs = [job for job in JOBS if ray or not job.ray]
+    chosen = budget.extra.get("jobs", "").split(",")
+    jobs = [job for job in JOBS if (ray or not job.ray) and (not budget.short or job.name in BRIEF)]
+    if chosen != [""]:
+        jobs = [job for job in jobs if job.name.split()[-1] in chosen]
+        section.data = dict(budget.previous)
     for number, job in enumerate(jobs):
         seconds = budget.left() / (len(jobs) - number)
         python = ray if job.ray else sys.executable
-        course = kill_often(job, kills, seconds, budget.folder / str(number), budget.seed + number, python)
+        folder = budget.folder / str(number)
+        section.data[job.name] = asdict(kill_often(job, kills, seconds, folder, budget.seed + number, python))
+        print(f"  {job.name}: {section.data[job.name]}", flush=True)
+    _judge(section, kills)
+    if not ray and not budget.short:
+        section.note("Ray is not installed here and was not named (`--set ray=PYTHON`).")
+    return section
+
+
+def _judge(section: Section, kills: int) -> None:
+    section.tables.append(
+        [["command", "kills", "before the first checkpoint", "finished", "most time lost", "most lost"]]
+    )
+    for job in (job for job in JOBS if job.name in section.data):
+        course = Course(**section.data[job.name])
         section.check(
             f"{job.name}: continuations that do not join, or lose more than the interval, in {course.kills} kills",
             f"{len(course.faults)} {'; '.join(course.faults)[:700]}",
@@ -540,6 +562,3 @@ def run(budget: Budget) -> Section:
         section.amount += course.kills / (KILLS * len(JOBS))
         if course.kills < kills:
             section.note(f"{job.name}: {course.kills} of {kills} kills fitted; `--only kills --full` makes all.")
-    if len(jobs) < len(JOBS):
-        section.note("Ray is not installed here and was not named (`--set ray=PYTHON`).")
-    return section

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,9 +18,10 @@ from typing import Any
 
 from patience_env import jit
 from torture.digests import installed_tree
+from torture.kills import Launcher
 from torture.report import Budget, Section
 
-NAME, TITLE, SHARE = "processes", "Processes, caches and disks", 0.14
+NAME, TITLE, SHARE = "processes", "Processes, caches and disks", 0.20
 LONGEST = 900.0
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -88,12 +88,10 @@ missed = sum(sum(kernel.stats.cache_misses.values()) for kernel in jit._KERNELS)
 print(json.dumps({"digests": told, "missed": missed, "folder": str(jit.cache_folder(core=True))}))
 """
 
-TRAIN = """
-import numpy as np
+THREE_DEALS = """
 import patience_env.training.train as train
+import patience_env.training.learner
 train.named_deals = lambda name: np.arange(3_000_000, 3_000_003, dtype=np.uint64)
-from patience_env.training.cli import main
-main()
 """
 
 FORFEIT = """
@@ -132,7 +130,8 @@ def workers(section: Section, budget: Budget) -> None:
     """Let workers of every start method play after compiled code has run in their parent."""
     script = budget.folder / "workers.py"
     script.write_text(WORKERS, "utf-8")
-    kinds = ["AsyncVectorEnv"] + (["SubprocVecEnv"] if find_spec("stable_baselines3") else [])
+    with_sb3 = find_spec("stable_baselines3") and not budget.short
+    kinds = ["AsyncVectorEnv"] + (["SubprocVecEnv"] if with_sb3 else [])
     methods = METHODS[:1] if budget.short else METHODS
     wrong = []
     for kind in kinds:
@@ -223,47 +222,55 @@ def full_disk(section: Section, budget: Budget) -> None:
     if not find_spec("sb3_contrib"):
         section.note("The extra 'train' is not installed: no checkpoint on a full disk.")
         return
-    with small_disk(budget.folder, 6 * 2**20) as (disk, kind):
-        run = disk / "run"
-        words = ["train", "PatiencePoker-v0", "--option", "placement=fixed", "--out", str(run), "--quiet"]
-        for pair in ("n_steps=8", "batch_size=16", "n_epochs=1", "width=64", "checkpoint_seconds=0", "threads=1"):
-            words += ["--set", pair]
-        words += ["--envs", "4"]
-        code = TRAIN
-        held, told = finish(start(code, *words, "--steps", "64"))
-        section.check(f"a run on a small disk ({kind})", "made" if held else told, held)
-        facts = (run / "checkpoint.json").read_bytes()
-        limits: dict[str, Any] = {}
-        if kind == "tmpfs":
-            filler = disk / "filler"
-            with open(filler, "wb", buffering=0) as file:
-                room = os.statvfs(disk)
-                # Less is left than the checkpoint takes, so that it is cut off in the middle.
-                file.write(b"x" * max(room.f_bavail * room.f_frsize - 40_000, 0))
-        else:
-            limits["preexec_fn"] = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-        process = start(code, *words, "--steps", "640", "--resume", **limits)
-        held, told = finish(process)
-        section.check(
-            "a checkpoint that finds the disk full ends the run with one line",
-            told.replace("\n", " ")[-160:],
-            not held and "cannot be written" in told and "Traceback" not in told,
-        )
-        parts = [path.name for path in run.iterdir() if path.name.startswith(".")]
-        section.check(
-            "the checkpoint before it stays whole, and no part of a file is left",
-            f"{'the same' if (run / 'checkpoint.json').read_bytes() == facts else 'another'}, left: {parts}",
-            (run / "checkpoint.json").read_bytes() == facts and not parts,
-        )
-        if kind == "tmpfs":
-            filler.unlink()
-        held, told = finish(start(code, *words, "--steps", "640", "--resume"))
-        steps = json.loads((run / "checkpoint.json").read_text())["steps"]
-        section.check(
-            "with room again `--resume` goes on to the end",
-            f"{steps} steps" if held else told[-300:],
-            held and steps == 640,
-        )
+    launcher = Launcher(THREE_DEALS, budget.folder)
+    try:
+        with small_disk(budget.folder, 6 * 2**20) as (disk, kind):
+            _fill(section, launcher, disk, kind)
+    finally:
+        launcher.close()
+
+
+def _fill(section: Section, launcher: Launcher, disk: Path, kind: str) -> None:
+    run = disk / "run"
+    words = ["train", "PatiencePoker-v0", "--option", "placement=fixed", "--out", str(run), "--quiet"]
+    for pair in ("n_steps=8", "batch_size=16", "n_epochs=1", "width=64", "checkpoint_seconds=0", "threads=1"):
+        words += ["--set", pair]
+    words += ["--envs", "4"]
+
+    def told(*more: str, largest: int | None = None) -> tuple[bool, str]:
+        launcher.start([*words, *more], largest)
+        return launcher.end() == 0, launcher.log()
+
+    held, said = told("--steps", "64")
+    section.check(f"a run on a small disk ({kind})", "made" if held else said[-600:], held)
+    facts = (run / "checkpoint.json").read_bytes()
+    filler = disk / "filler"
+    if kind == "tmpfs":
+        with open(filler, "wb", buffering=0) as file:
+            room = os.statvfs(disk)
+            # Less is left than the checkpoint takes, so that it is cut off in the middle.
+            file.write(b"x" * max(room.f_bavail * room.f_frsize - 40_000, 0))
+    held, said = told("--steps", "640", "--resume", largest=None if kind == "tmpfs" else 20_000)
+    section.check(
+        "a checkpoint that finds the disk full ends the run with one line",
+        said.replace("\n", " ").replace(str(disk), "DISK")[-160:],
+        not held and "cannot be written" in said and "Traceback" not in said,
+    )
+    parts = [path.name for path in run.iterdir() if path.name.startswith(".")]
+    same = (run / "checkpoint.json").read_bytes() == facts
+    section.check(
+        "the checkpoint before it stays whole, and no part of a file is left",
+        f"{'the same' if same else 'another'}, left: {parts}",
+        same and not parts,
+    )
+    filler.unlink(missing_ok=True)
+    held, said = told("--steps", "640", "--resume")
+    steps = json.loads((run / "checkpoint.json").read_text())["steps"]
+    section.check(
+        "with room again `--resume` goes on to the end",
+        f"{steps} steps" if held else said[-300:],
+        held and steps == 640,
+    )
 
 
 def versions(section: Section, budget: Budget) -> None:
@@ -298,7 +305,7 @@ def run(budget: Budget) -> Section:
     if budget.short or not jit.JIT:
         return section
     for part in (versions, read_only, stampede):
-        if budget.left() < 30 and not budget.full:
+        if budget.left() < 40:
             section.note(f"No time was left for: {textwrap.shorten(str(part.__doc__), 200)}")
             continue
         part(section, budget)

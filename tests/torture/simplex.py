@@ -23,7 +23,7 @@ from gymnasium.error import InvalidAction
 from patience_env import __version__, jit
 from torture.report import Budget, Section
 
-NAME, TITLE, SHARE = "simplex", "Training with every argument checked", 0.15
+NAME, TITLE, SHARE = "simplex", "Training with every argument checked", 0.10
 GAME = "RobinPost-v0"
 WANTED, WILD = 5_000_000, 100_000
 FOLDER = Path(__file__).resolve().parent.parent.parent / "runs" / "torture-simplex"
