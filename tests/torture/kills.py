@@ -326,8 +326,8 @@ JOBS: tuple[Job, ...] = (
 )
 
 
-# The short form: one with checkpoints, one that keeps each piece.
-BRIEF = ("patience train", "patience leaderboard")
+# The short form: the tests of training kill that command too.
+BRIEF = ("patience leaderboard",)
 
 
 @dataclass
