@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -349,7 +350,8 @@ def cell_values(policy: Policy, turn: Turn, score: float) -> Values:
             finite = {a: float(told[0, a]) for a in legal if np.isfinite(told[0, a])}
             return Values(finite, {}, f"as {policy.name} itself values them")
     rows = Rows(turn.game, turn.options, WORLDS * len(legal), "cards", False)
-    key = int(np.random.SeedSequence(turn.states.view(np.uint8).reshape(-1).tolist()).generate_state(1, np.uint64)[0])
+    # From what the player sees: the bytes of a record also hold those between its fields, which mean nothing.
+    key = int.from_bytes(blake2b(turn.observations("cards").tobytes(), digest_size=8).digest(), "big")
     worlds = see(turn.game, turn.options, np.repeat(turn.states, WORLDS), np.repeat(turn.masks, WORLDS, 0), key)
     rows.states[:] = np.tile(worlds.states, len(legal))
     rows.show(rows.all_rows)
