@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types as _types
-from numba.core import cgutils
+from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic as _intrinsic
-from numba.np.arrayobj import populate_array
+from numba.np.arrayobj import populate_array as _populate_array
 
 from patience_env.cards import FACE_DOWN, PACK
 from patience_env.jit import JIT, rule
 
-# Numba's annotations know neither.
+# Numba's annotations know none of these.
 types: Any = _types
 intrinsic: Any = _intrinsic
+cgutils: Any = _cgutils
+populate_array: Any = _populate_array
 
 LANES = 32
 HALF = 16

@@ -298,7 +298,7 @@ def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
         find_hard_swaps(wanted, spaces, hard)
     count = 0
     for first in range(PLACES):
-        begins = 0
+        begins = np.int64(0)
         if not (spaces >> first) & 1:
             begins = ~spaces & ALL_PLACES & ~((2 << first) - 1)
             others = begins & hard[first] if doubtful else 0
