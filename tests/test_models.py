@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import shutil
 import time
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("sb3_contrib")
 pytest.importorskip("safetensors")
 
+import torch
 from gymnasium.spaces import Discrete
 from safetensors.numpy import load_file, save
 
@@ -110,6 +112,15 @@ def test_the_policy_plays_legal_cells_of_any_batch(saved: Path) -> None:
         assert actions.dtype == np.int64
         assert info["action_mask"][np.arange(7), actions].all()
         _, _, _, _, info = batch.step(actions)
+
+
+def test_loading_draws_nothing_from_the_random_states_of_all(saved: Path) -> None:
+    def states() -> str:
+        return f"{random.getstate()} {np.random.get_state()} {torch.get_rng_state().tolist()}"  # noqa: NPY002
+
+    before = states()
+    load_policy(saved)
+    assert states() == before
 
 
 def test_the_folder_of_a_run_will_do(saved: Path) -> None:

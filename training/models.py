@@ -422,12 +422,16 @@ class _Required(dict[str, Any]):
 
 
 def _make(made: Shape, width: int | None = None) -> Any:
+    import torch
     from gymnasium.spaces import Discrete
 
     shaping = network_options(made.network, made.shaping if width is None else {**made.shaping, "width": width})
     maker, keywords = policy_class(made.network, shaping, made.game, made.options)
     space = input_space(made.network, made.observation, made.game, made.options)
-    return maker(space, Discrete(made.game.layout(made.options).actions), lambda _: 0.0, **keywords)
+    actions = Discrete(made.game.layout(made.options).actions)
+    # Numbers drawn for weights that the file's replace at once are nobody else's loss.
+    with torch.random.fork_rng(devices=[]):
+        return maker(space, actions, lambda _: 0.0, **keywords)
 
 
 def _wanted_shapes(made: Shape) -> dict[str, tuple[int, ...]]:

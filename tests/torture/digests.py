@@ -273,6 +273,9 @@ def run(budget: Budget) -> Section:
                 not differences(found, golden),
             )
         _others(section, budget, golden)
+    if not budget.short and budget.left() < LEAST:
+        section.note("No time was left for the global random states.")
+        return section
     done = subprocess.run([here, "-c", STATES, "1" if budget.short else "3"], capture_output=True, text=True,
                           cwd=budget.folder, check=False, timeout=3600)  # fmt: skip
     told = json.loads(done.stdout) if done.returncode == 0 else {"played": 0, "touched": [done.stderr[-500:]]}
