@@ -11,8 +11,10 @@ import hashlib
 import json
 import math
 import os
+import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -421,16 +423,30 @@ class _Required(dict[str, Any]):
         raise ValueError(f"model {self._path!r} does not tell the {name} of its network")
 
 
-def _make(made: Shape, width: int | None = None) -> Any:
+@contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Leave the global random states as they were: the weights that are drawn are replaced at once by the file's.
+
+    Stable-Baselines3 draws from `random` when it is imported.
+    """
     import torch
+
+    before = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(before)
+
+
+def _make(made: Shape, width: int | None = None) -> Any:
     from gymnasium.spaces import Discrete
 
-    shaping = network_options(made.network, made.shaping if width is None else {**made.shaping, "width": width})
-    maker, keywords = policy_class(made.network, shaping, made.game, made.options)
-    space = input_space(made.network, made.observation, made.game, made.options)
-    actions = Discrete(made.game.layout(made.options).actions)
-    # Numbers drawn for weights that the file's replace at once are nobody else's loss.
-    with torch.random.fork_rng(devices=[]):
+    with _nothing_drawn():
+        shaping = network_options(made.network, made.shaping if width is None else {**made.shaping, "width": width})
+        maker, keywords = policy_class(made.network, shaping, made.game, made.options)
+        space = input_space(made.network, made.observation, made.game, made.options)
+        actions = Discrete(made.game.layout(made.options).actions)
         return maker(space, actions, lambda _: 0.0, **keywords)
 
 
