@@ -76,6 +76,11 @@ def see(game: Game, options: Mapping[str, Any], states: NDArray[Any], masks: NDA
     return Turn(game, options, hidden, masks.astype(np.int8))
 
 
+def key_of(seen: NDArray[np.int8], prefix: bytes = b"") -> int:
+    """Return 64 random bits that depend on an observation (and a prefix) alone: on what the player sees."""
+    return int.from_bytes(blake2b(prefix + seen.tobytes(), digest_size=8).digest(), "big")
+
+
 class Policy(ABC):
     """A player. Policies keep no memory of a game: all that a perfect-memory player knows is in the position.
 
@@ -133,7 +138,7 @@ class Policy(ABC):
             raise ValueError(f"{bare.game.id}: there is nothing to choose: no episode is in progress, call reset()")
         states = bare.state_rows()
         seen = Turn(bare.game, bare.options, states, masks).observations("cards")
-        key = int.from_bytes(blake2b(seen.tobytes(), digest_size=8).digest(), "big")
+        key = key_of(seen)
         return int(self.act(see(bare.game, bare.options, states, masks, key))[0])
 
 

@@ -37,13 +37,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patience_env.agents.policy import Policy, Turn
+from patience_env.agents.policy import Policy, Turn, key_of
 from patience_env.agents.rollouts import (
     ROLLOUTS,
     THUMB,
@@ -482,8 +481,7 @@ class RolloutSearch(Policy):
 
     def _key(self, seen: NDArray[np.int8]) -> int:
         """Return 61 random bits that depend on the seed and on what the player sees, and on nothing else."""
-        text = f"{self._seed}:".encode() + seen.tobytes()
-        return int.from_bytes(blake2b(text, digest_size=8).digest(), "big") & WORDS
+        return key_of(seen, f"{self._seed}:".encode()) & WORDS
 
 
 class FlatMonteCarloPolicy(RolloutSearch):

@@ -43,32 +43,6 @@ def _all(value: int) -> Any:
 
 
 @intrinsic
-def copy_half(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
-    """Copy `HALF` bytes from `source[at]` on to `target[to]` on (flat arrays of bytes that do not overlap)."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds = signature.args
-        value = builder.load(_pointer(context, builder, kinds[2], args[2], args[3], _HALF), align=1)
-        builder.store(value, _pointer(context, builder, kinds[0], args[0], args[1], _HALF), align=1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.uint64, source, types.uint64), generate
-
-
-@intrinsic
-def copy_lanes(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
-    """Copy `LANES` bytes in the same way."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds = signature.args
-        value = builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1)
-        builder.store(value, _pointer(context, builder, kinds[0], args[0], args[1]), align=1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.uint64, source, types.uint64), generate
-
-
-@intrinsic
 def mark_half(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
     """Write `HALF` bytes from `target[to]` on: 1 where the byte of `source`, from `at` on, is 0, else 0."""
 

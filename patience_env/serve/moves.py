@@ -20,12 +20,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from patience_env.agents.policy import key_of
 from patience_env.cards import EMPTY, FACE_DOWN, NAMES
 from patience_env.game import Game, Table
 from patience_env.kernels import determinize_rows
@@ -100,7 +100,7 @@ class Observer:
     def see(self, states: NDArray[Any], mask: NDArray[Any], observation: NDArray[np.int8]) -> Seen:
         """Return what the player sees: `states` of one row, its mask, and its observation in the form "cards"."""
         hidden = states.copy()
-        key = int.from_bytes(blake2b(observation.tobytes(), digest_size=8).digest(), "big")
+        key = key_of(observation)
         determinize_rows(hidden, np.array([key], np.uint64))
         cards = observation[: len(self.layout.places)].copy()
         return Seen(hidden, cards, self.game.table(hidden[0]), np.asarray(mask, np.int8), key)

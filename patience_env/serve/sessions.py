@@ -9,14 +9,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from gymnasium.error import InvalidAction
 from numpy.typing import NDArray
 
-from patience_env.agents.policy import Policy, Turn, see
+from patience_env.agents.policy import Policy, Turn, key_of, see
 from patience_env.deals import LAST_DEAL, check_deal
 from patience_env.env import PatienceEnv
 from patience_env.game import Game, Layout, Option, get_game
@@ -351,7 +350,7 @@ def cell_values(policy: Policy, turn: Turn, score: float) -> Values:
             return Values(finite, {}, f"as {policy.name} itself values them")
     rows = Rows(turn.game, turn.options, WORLDS * len(legal), "cards", False)
     # From what the player sees: the bytes of a record also hold those between its fields, which mean nothing.
-    key = int.from_bytes(blake2b(turn.observations("cards").tobytes(), digest_size=8).digest(), "big")
+    key = key_of(turn.observations("cards"))
     worlds = see(turn.game, turn.options, np.repeat(turn.states, WORLDS), np.repeat(turn.masks, WORLDS, 0), key)
     rows.states[:] = np.tile(worlds.states, len(legal))
     rows.show(rows.all_rows)
