@@ -15,6 +15,7 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib")
 pytest.importorskip("typer")
 
+from patience_env.agents.line_table import MODELS
 from patience_env.env import PatienceEnv
 from patience_env.games.patience_poker import lines
 from patience_env.games.poker_hands import CATEGORIES, SCORED, category
@@ -153,6 +154,7 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
         (["tables", "--placement", "round"], "placement='round' is not allowed: choose fixed or touching"),
         (["tables", "--tables", "2", "--long-tables", "3"], "no more long trainings than tables"),
         (["tables", "--seconds", "0"], "give times above 0"),
+        (["tables", "--value", str(MODELS / "value-fixed-english")], "was trained for the scoring table"),
         (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
     ],
 )

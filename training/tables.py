@@ -150,7 +150,7 @@ def table_figures(
     """Make the figures in a folder, or what is missing of them; return the tables' parts.
 
     Raises:
-        ValueError: an argument that is not allowed, or a folder that holds other figures.
+        ValueError: an argument that is not allowed, no value model for these tables, or a folder with other figures.
     """
     if placement not in PLACEMENTS:
         raise ValueError(f"placement={placement!r} is not allowed: choose fixed or touching")
@@ -161,6 +161,9 @@ def table_figures(
         )
     if not seconds > 0 or not long > 0:
         raise ValueError(f"--seconds {seconds} --long {long} is not allowed: give times above 0")
+    # Before long trainings, not after: a model for one table does not play the first of these.
+    first = GAME.check_options({"placement": placement, "scoring": held_out_tables(1)[0]})
+    ValuePolicy(value).check(GAME, first)
     head = {
         "version": __version__, "placement": placement, "deals": deals, "seconds": seconds, "long": long,
         "long_tables": long_tables, "value": value,
@@ -185,7 +188,7 @@ def command(
     long_tables: Annotated[int, typer.Option(help="How many tables are trained for longer too.")] = LONG_TABLES,
     long: Annotated[float, typer.Option(help="How long those are, in seconds.")] = LONG,
     value: Annotated[
-        str | None, typer.Option(help="Folder of a value model for any table. [default: the one of the package]")
+        str | None, typer.Option(help="Folder of a value model for any table; until one comes with the package.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -193,7 +196,8 @@ def command(
 
     A command that was killed goes on where it was.
 
-    Example: patience figures tables --tables 20
+    Example: patience train-value PatiencePoker-v0 --scoring random --placement fixed --teacher '' --out any, then
+    patience figures tables --value any
     """
     try:
         with progress(quiet) as show:
