@@ -97,7 +97,9 @@ def test_long_lists_come_in_pages_and_part_of_a_text_chooses() -> None:
     assert [line.split()[0] for line in out[3].splitlines()[:5]] == ["16", "17", "18", "19", "20"]
     assert "(5 of 25 moves hold 'row 4': Enter shows all again)" in out[3]
     assert [line.split()[0] for line in out[4].splitlines()[:5]] == ["5", "10", "15", "20", "25"]
-    assert "(9 of 25 moves hold '3 column'" in out[5], "all of the words, where no move holds the whole text"
+    assert "(9 of 25 moves hold '3 column': Enter shows all again)" in out[5], (
+        "all of the words, where no move holds the whole text"
+    )
     assert "no move holds 'nothing', which is no command either: ? lists them" in out[6]
 
 
