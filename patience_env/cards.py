@@ -21,6 +21,10 @@ SUITS = "SHDC"
 EMPTY = 0
 FACE_DOWN = 53
 PACK = 52
+# The one-hot channels of a place (see `encoding`): thirteen ranks, four suits, empty, face-down.
+CHANNELS = 19
+EMPTY_CHANNEL = 17
+FACE_DOWN_CHANNEL = 18
 
 NAMES: tuple[str, ...] = ("--", *(rank + suit for suit in SUITS for rank in RANKS), "??")
 _CODES = {name: code for code, name in enumerate(NAMES)}

@@ -18,14 +18,17 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from patience_env.cards import FACE_DOWN, PACK, RANKS
+from patience_env.cards import CHANNELS, EMPTY_CHANNEL, FACE_DOWN, FACE_DOWN_CHANNEL, PACK, RANKS
 from patience_env.game import Layout
 from patience_env.jit import JIT, rule
-from patience_env.lanes import LANES, copy_bytes, lowest_bit, marked_lanes, spread_lanes
+from patience_env.lanes import (
+    LANES,
+    copy_bytes,
+    copy_few,
+    spread_lanes,
+    spread_rows,
+)
 
-CHANNELS = 19
-EMPTY_CHANNEL = 17
-FACE_DOWN_CHANNEL = 18
 KINDS = ("planes", "cards")
 TOGETHER = 8  # games that the compiled loop takes together
 
@@ -94,28 +97,18 @@ def scratch(layout: Layout) -> NDArray[np.int8]:
     It may read on beyond its end.
     """
     padding = int(np.prod(planes_shape(layout))) - CHANNELS * len(layout.places)
-    return np.zeros((TOGETHER, len(layout.places) + padding + LANES), np.int8)
+    return np.zeros((TOGETHER, len(layout.places) + padding + 2 * LANES), np.int8)
 
 
-def expand(planes, cards, blank, places, cells):  # type: ignore[no-untyped-def]
+def expand(planes, cards, places, cells):  # type: ignore[no-untyped-def]
     """Write the planes form (flat) of the cards form in a `scratch`: plain Python's way.
 
-    `blank` is what `blank_planes` gives, `cells` the size of the grid, 0 without one.
+    `cells` is the size of the grid, 0 without one.
     """
-    del blank
     hot = ONE_HOT.reshape(-1, LANES)[cards[:places], :CHANNELS]
     planes[: CHANNELS * cells] = hot[:cells].T.ravel()
     planes[CHANNELS * cells : CHANNELS * places] = hot[cells:].ravel()
     planes[CHANNELS * places :] = cards[places : places + len(planes) - CHANNELS * places]
-
-
-def blank_planes(layout: Layout) -> NDArray[np.int8]:
-    """Return the planes form (flat) of a table without a card, counters at 0."""
-    planes = np.zeros(int(np.prod(planes_shape(layout))), np.int8)
-    cells = layout.grid[0] * layout.grid[1] if layout.grid else 0
-    planes[EMPTY_CHANNEL * cells : (EMPTY_CHANNEL + 1) * cells] = 1
-    planes[CHANNELS * cells + EMPTY_CHANNEL : CHANNELS * len(layout.places) : CHANNELS] = 1
-    return planes
 
 
 @rule
@@ -138,25 +131,29 @@ def write_grid(planes, cards, cells):  # type: ignore[no-untyped-def]
 
 
 @rule
-def expand_in_lanes(planes, cards, blank, places, cells):  # type: ignore[no-untyped-def]
-    """Do the same in compiled code: the grid, the other places blank, the cards on them, then the counters.
+def write_rows(planes, cards, cells, places):  # type: ignore[no-untyped-def]
+    """Write the one-hot rows of the places outside the grid, 32 at a time; of fewer, one after the other."""
+    if places - cells >= LANES:
+        for place in range(cells, places, LANES):
+            first = min(place, places - LANES)  # the last rows are written over some of those before
+            spread_rows(planes, np.uint64(CHANNELS * first), cards, np.uint64(first))
+    else:
+        for place in range(cells, places):
+            copy_bytes(planes, CHANNELS * place, ONE_HOT, LANES * int(cards[np.uint64(place)]), CHANNELS)
+
+
+@rule
+def expand_in_lanes(planes, cards, places, cells):  # type: ignore[no-untyped-def]
+    """Do the same in compiled code: the grid, the other places, then the counters.
 
     To write all is faster than to find out what has changed, and lets the observation be written where the caller wants
-    it. Places in a row without a card are passed over in groups, since most tables have many.
+    it.
     """
     if cells > 0:
         write_grid(planes, cards, cells)
-    copy_bytes(planes, CHANNELS * cells, blank, CHANNELS * cells, planes.shape[0] - CHANNELS * cells)
-    for group in range(cells, places, LANES):
-        marked = marked_lanes(cards, np.uint64(group))
-        if group + LANES > places:
-            marked &= (1 << (places - group)) - 1
-        while marked:
-            place = group + lowest_bit(marked)
-            marked &= marked - 1
-            copy_bytes(planes, CHANNELS * place, ONE_HOT, LANES * int(cards[np.uint64(place)]), CHANNELS)
+    write_rows(planes, cards, cells, places)
     tail = CHANNELS * places
-    copy_bytes(planes, tail, cards, places, planes.shape[0] - tail)
+    copy_few(planes, tail, cards, places, planes.shape[0] - tail)
 
 
 write_planes: Any = expand_in_lanes if JIT else expand

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from patience_env.deals import advance, bits_at
 from patience_env.encoding import write_planes
 from patience_env.jit import kernel, rule
-from patience_env.lanes import copy_bytes
+from patience_env.lanes import copy_few
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
 
 OVER = 1
@@ -51,7 +51,7 @@ def mark(state, mask, bits):  # type: ignore[no-untyped-def]
 
 @kernel
 def advance_rows(  # type: ignore[no-untyped-def]
-    states, modes, deals, actions, rewards, status, masks, copies, observations, scratch, blank, sizes
+    states, modes, deals, actions, rewards, status, masks, copies, observations, scratch, sizes
 ):
     """Move every row on as its mode says and write its reward, status, mask and observation.
 
@@ -62,7 +62,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
     written in narrow ones, for which a processor waits if that was just before.
     `masks` keeps the legal actions from call to call; `copies`, where it has rows, gets a copy of each row that is not
     IDLE. `scratch` is room for the cards form of each of the few rows, without entries where `observations` are not
-    planes; `blank` are the planes of no card. `sizes` holds the number of places, the size of the grid, and 1 where the
+    planes. `sizes` holds the number of places, the size of the grid, and 1 where the
     reward is 1 on the winning move, else 0.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
@@ -92,7 +92,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
                 status[row] = bits
                 seen |= bits
             if copies.shape[0] > 0:
-                copy_bytes(copies[row], 0, mask, 0, mask.shape[0])
+                copy_few(copies[row], 0, mask, 0, mask.shape[0])
             places = observations[row]
             if scratch.shape[1] > 0:
                 places = scratch[row - start]
@@ -100,7 +100,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
         if scratch.shape[1] > 0:
             for row in range(start, end):
                 if modes[row] != IDLE:
-                    write_planes(observations[row], scratch[row - start], blank, int(sizes[0]), int(sizes[1]))
+                    write_planes(observations[row], scratch[row - start], int(sizes[0]), int(sizes[1]))
     return seen
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from patience_env import kernels
 from patience_env.deals import RESERVED_DEALS
-from patience_env.encoding import TOGETHER, blank_planes, observation_space, scratch
+from patience_env.encoding import TOGETHER, observation_space, scratch
 from patience_env.game import Game, get_game
 
 BLOCK = 64
@@ -47,7 +47,6 @@ class Rows:
         self._no_actions = np.zeros(count, np.int64)
         cells = self.layout.grid[0] * self.layout.grid[1] if self.layout.grid else 0
         self._scratch = scratch(self.layout) if observation == "planes" else np.zeros((TOGETHER, 0), np.int8)
-        self._blank = blank_planes(self.layout)
         self._sizes = np.array([len(self.layout.places), cells, only_wins])
         self._no_copies = np.zeros((0, self.layout.actions), np.int8)
 
@@ -117,7 +116,6 @@ class Rows:
             self._no_copies if copies is None else copies,
             self.flat if flat is None else flat,
             self._scratch,
-            self._blank,
             self._sizes,
         )
 

@@ -9,10 +9,8 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from patience_env.cards import FACE_DOWN, card_code
+from patience_env.cards import CHANNELS, FACE_DOWN, card_code
 from patience_env.encoding import (
-    CHANNELS,
-    blank_planes,
     channel_names,
     observation_space,
     planes_shape,
@@ -64,8 +62,8 @@ def test_planes_expand_the_cards_form(game_id: str, options: dict[str, Any]) -> 
 
 
 @njit
-def write(planes: Any, cards: Any, blank: Any, places: int, cells: int) -> None:
-    write_planes(planes, cards, blank, places, cells)
+def write(planes: Any, cards: Any, places: int, cells: int) -> None:
+    write_planes(planes, cards, places, cells)
 
 
 @pytest.mark.parametrize("grid", [None, (1, 1), (2, 2), (5, 5), (4, 8), (3, 11), (7, 9), (8, 8), (9, 11)])
@@ -85,7 +83,7 @@ def test_planes_of_any_size_are_written_whole_and_nothing_beside_them(
         cards = rng.integers(0, FACE_DOWN + 1, places) * (rng.random(places) < rng.random())
         room[: places + counters] = [*cards, *rng.integers(-128, 128, counters)]
         rows = np.full((3, size), 77, np.int8)
-        write(rows[1], room, blank_planes(layout), places, cells)
+        write(rows[1], room, places, cells)
         assert (rows[1] == expand(layout, room[: places + counters]).ravel()).all()
         assert (rows[[0, 2]] == 77).all()
 

@@ -25,7 +25,7 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
-from patience_env.encoding import CHANNELS, EMPTY_CHANNEL
+from patience_env.cards import CHANNELS, EMPTY_CHANNEL
 from patience_env.jit import helper, kernel
 
 SIDE = 5

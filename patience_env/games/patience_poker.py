@@ -262,7 +262,10 @@ def forfeit(state):  # type: ignore[no-untyped-def]
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write the cells, the card to be placed, the counts of unseen cards, then points wanted and table where shown."""
     cells = CANVAS * CANVAS if state.touching else CARDS
-    copy_bytes(places, 0, state.cells, 0, cells)
+    if state.touching:
+        copy_bytes(places, 0, state.cells, 0, CANVAS * CANVAS)
+    else:
+        copy_bytes(places, 0, state.cells, 0, CARDS)
     places[cells] = state.deck[state.placed] if state.placed < CARDS else EMPTY
     copy_bytes(places, cells + 1, state.unseen, 0, 17)
     following = cells + 18

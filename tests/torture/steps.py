@@ -157,7 +157,6 @@ def play_on(  # type: ignore[no-untyped-def]
     copies,
     observations,
     scratch,
-    blank,
     sizes,
     stream,
     steps,
@@ -184,7 +183,6 @@ def play_on(  # type: ignore[no-untyped-def]
                 copies,
                 observations,
                 scratch,
-                blank,
                 sizes,
             )
             tally[0] += 1
@@ -204,7 +202,6 @@ def play_on(  # type: ignore[no-untyped-def]
             copies,
             observations,
             scratch,
-            blank,
             sizes,
         )
         elapsed += 1
