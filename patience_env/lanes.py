@@ -213,12 +213,12 @@ def _ranks(builder: Any, codes: Any) -> Any:
     return rank
 
 
-def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> Any:
+def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int | None) -> Any:
     """Return `mark(target, to, cards, at)` for these couples of places (`LANES` couples or more, places below `LANES`).
 
     It writes a byte a couple from `target[to]` on, 1 where the ranks of the cards on its two places add up to `total`
-    (more than 13, so that an empty place makes none), else 0, and returns the number of ones. `to` and `at` are
-    uint64; `LANES` card codes are read from `cards[at]` on.
+    (more than 13, so that an empty place makes none) or, without a total, where both places hold a card, else 0, and
+    returns the number of ones. `to` and `at` are uint64; `LANES` card codes are read from `cards[at]` on.
     """
     couples = len(firsts)
 
@@ -226,16 +226,20 @@ def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> An
     def mark(typing_context, target, to, cards, at):  # type: ignore[no-untyped-def]
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kinds = signature.args
-            ranks = _ranks(builder, builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1))
+            codes = builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1)
+            if total is None:
+                values = builder.zext(builder.icmp_unsigned("!=", codes, _all(0)), _BYTES)
+            else:
+                values = _ranks(builder, codes)
             lanes, count = ir.VectorType(ir.IntType(32), LANES), ir.Constant(ir.IntType(32), 0)
             done = 0
             while done < couples:
                 start = min(done, couples - LANES)  # the last lanes lie over some of those before
                 first, second = (
-                    builder.shuffle_vector(ranks, ranks, ir.Constant(lanes, list(places[start : start + LANES])))
+                    builder.shuffle_vector(values, values, ir.Constant(lanes, list(places[start : start + LANES])))
                     for places in (firsts, seconds)
                 )
-                found = builder.icmp_unsigned("==", builder.add(first, second), _all(total))
+                found = builder.icmp_unsigned("==", builder.add(first, second), _all(2 if total is None else total))
                 place = builder.add(args[1], ir.Constant(ir.IntType(64), start))
                 builder.store(
                     builder.zext(found, _BYTES), _pointer(context, builder, kinds[0], args[0], place), align=1
@@ -249,8 +253,8 @@ def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> An
 
     def mark_plainly(target, to, cards, at):  # type: ignore[no-untyped-def]
         codes = np.asarray(cards[at:]).astype(np.int64)
-        ranks = np.where(codes == 0, 0, (codes - 1) % 13 + 1)
-        found = ranks[list(firsts)] + ranks[list(seconds)] == total
+        values = (codes != 0).astype(np.int64) if total is None else np.where(codes == 0, 0, (codes - 1) % 13 + 1)
+        found = values[list(firsts)] + values[list(seconds)] == (2 if total is None else total)
         target[to : to + couples] = found
         return int(np.count_nonzero(found))
 

@@ -71,6 +71,7 @@ FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0]), np.ascontiguousarray(BOTH[:, 1
 LINE = np.array(
     [sum(1 << q for q in range(PLACES) if q != p and (q // 5 == p // 5 or q % 5 == p % 5)) for p in range(25)]
 )
+MOST_AT_ONCE = 8  # fourteens that a card can have part in: there are four places in its row, and four in its column
 ALL_PLACES = (1 << PLACES) - 1
 # The same in the words of `lanes`, with nothing at places that do not exist.
 LINES = np.array([*LINE, *[0] * (LANES - PLACES)], np.int32)
@@ -108,7 +109,7 @@ def lay(state, place, card):  # type: ignore[no-untyped-def]
 
 @helper
 def fill(state, place):  # type: ignore[no-untyped-def]
-    """Turn the next card of the stock into an empty place."""
+    """Turn the next card of the stock onto a place, instead of what lay there."""
     card = int(state.deck[state.turned])
     lay(state, place, card)
     state.turned += 1
@@ -164,12 +165,20 @@ def fourteens_at(state, place):  # type: ignore[no-untyped-def]
 
 
 _mark_couples = pair_marker(FIRST[:PAIRS].tolist(), SECOND[:PAIRS].tolist(), SUM)
+_mark_cards = pair_marker(FIRST[PAIRS:].tolist(), SECOND[PAIRS:].tolist(), None)
 
 
 @rule
 def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
     """Mark the fourteens among the first hundred actions; return how many they are."""
     return _mark_couples(mask, np.uint64(0), state.cells, np.uint64(0))
+
+
+@rule
+def clear_swaps(mask):  # type: ignore[no-untyped-def]
+    """Mark no swap."""
+    for action in range(PAIRS, ACTIONS, LANES):
+        write_bits(mask, min(action, ACTIONS - LANES), 0)
 
 
 @rule
@@ -211,25 +220,27 @@ def swaps_that_meet(wanted, first):  # type: ignore[no-untyped-def]
     return meeting(wanted, LINE[first], LINES, wanted[first])
 
 
-@helper
-def some_swap_makes_fourteen(state, closed):  # type: ignore[no-untyped-def]
-    """Tell whether a swap of two places that are not `closed` (a bit each) makes a fourteen where there is none."""
-    for first in range(PLACES):
-        partners = state.have[SUM - RANK[state.cells[first]]] & ~(1 << first)
-        if partners and not (closed >> first) & 1:
-            for second in range(PLACES):
-                if partners & LINE[second] and second != first and not (closed >> second) & 1:
-                    return True
+@rule
+def can_be_completed(wanted, cards, first, second):  # type: ignore[no-untyped-def]
+    """Tell whether a first swap of two of the `cards` can be followed by one of two others that makes a fourteen.
+
+    It makes none itself, and there is none before it.
+    """
+    two = (1 << first) | (1 << second)
+    others = cards & ~two
+    movable = others
+    while movable:
+        third = lowest_one(movable)
+        movable &= movable - 1
+        partners = np.int64(wanted[third])
+        places = (partners & ~two) | (((partners >> first) & 1) << second) | (((partners >> second) & 1) << first)
+        reached = np.int64(0)
+        while places:
+            reached |= LINE[lowest_one(places)]
+            places &= places - 1
+        if reached & others & ~(1 << third):
+            return True
     return False
-
-
-@helper
-def can_be_completed(state, first, second):  # type: ignore[no-untyped-def]
-    """Tell whether a first swap of two places that makes no fourteen, where there is none, can be followed by one."""
-    swap(state, first, second)
-    good = some_swap_makes_fourteen(state, state.have[0] | (1 << first) | (1 << second))
-    swap(state, first, second)
-    return good
 
 
 @rule
@@ -266,26 +277,6 @@ def any_swap_begins(wanted, spaces):  # type: ignore[no-untyped-def]
     return False
 
 
-@rule
-def find_hard_swaps(wanted, spaces, hard):  # type: ignore[no-untyped-def]
-    """Write for each place a bit for every other that a first swap may spoil all completions with, so far as is known.
-
-    Each swap that makes a fourteen with a card that stays can complete a first swap of two places that are not among
-    these three. Where one of the two is given, the other must lie in all the threes that do not hold the first.
-    """
-    for place in range(PLACES):
-        hard[place] = ALL_PLACES
-    for first in range(PLACES):
-        if (spaces >> first) & 1:
-            continue
-        seconds = swaps_that_complete(wanted, first, spaces)
-        while seconds:
-            three = three_places(wanted, first, lowest_one(seconds), spaces)
-            seconds &= seconds - 1
-            for place in range(PLACES):
-                hard[place] &= three | -((three >> place) & 1)
-
-
 @helper
 def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
     """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are."""
@@ -293,24 +284,23 @@ def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
     wanted = words()
     for place in range(PLACES):
         wanted[place] = partners_of(state, place)
-    hard = words()
-    doubtful = not any_swap_begins(wanted, spaces)
-    if doubtful:
-        find_hard_swaps(wanted, spaces, hard)
+    if any_swap_begins(wanted, spaces):
+        return _mark_cards(mask, np.uint64(PAIRS), state.cells, np.uint64(0))
+    clear_swaps(mask)
+    cards = ~spaces & ALL_PLACES
     count = 0
-    for first in range(PLACES):
-        begins = np.int64(0)
-        if not (spaces >> first) & 1:
-            begins = ~spaces & ALL_PLACES & ~((2 << first) - 1)
-            others = begins & hard[first] if doubtful else 0
-            if others:
-                # One that makes a fourteen can be completed: of five cards or more, two others have no part in it.
-                others &= ~swaps_that_meet(wanted, first)
-            while others:
-                second = lowest_one(others)
-                if not can_be_completed(state, first, second):
-                    begins &= ~(1 << second)
-                others &= others - 1
+    firsts = cards
+    while firsts:
+        first = lowest_one(firsts)
+        firsts &= firsts - 1
+        begins = firsts
+        # One that makes a fourteen can be completed: of five cards or more, two others have no part in it.
+        others = begins & ~swaps_that_meet(wanted, first)
+        while others:
+            second = lowest_one(others)
+            if not can_be_completed(wanted, cards, first, second):
+                begins &= ~(1 << second)
+            others &= others - 1
         count += count_ones(begins)
         mark_swaps(mask, first, begins)
     return count
@@ -324,30 +314,26 @@ def mark_second_swaps(state, mask):  # type: ignore[no-untyped-def]
     now has no part in the swap, or if the swap brings either card into line with a third that it makes one with.
     """
     wanted = words()
+    fewer = words()  # at n: a bit for each place that has part in fewer than n fourteens
+    for number in range(MOST_AT_ONCE + 2):
+        fewer[number] = 0
     twice = 0
-    taking_part = 0
     for place in range(PLACES):
         wanted[place] = partners_of(state, place)
-        found = wanted[place] & LINE[place]
-        twice += count_ones(found)
-        taking_part |= (found != 0) << place
-    closed = np.int64(state.swapped | state.have[0])
+        parts = count_ones(wanted[place] & LINE[place])
+        twice += parts
+        fewer[parts + 1] |= 1 << place
+    for number in range(1, MOST_AT_ONCE + 2):
+        fewer[number] |= fewer[number - 1]
+    clear_swaps(mask)
     count = 0
-    for first in range(PLACES):
-        good = 0
-        if not (closed >> first) & 1:
-            at_first = wanted[first] & LINE[first]
-            good = at_first | swaps_that_meet(wanted, first)
-            idle = twice // 2 - count_ones(at_first)
-            if idle > 0:
-                good |= ~taking_part
-                busy = taking_part
-                while busy:
-                    place = lowest_one(busy)
-                    if idle > count_ones(wanted[place] & LINE[place]):
-                        good |= 1 << place
-                    busy &= busy - 1
-            good &= ~closed & ALL_PLACES & ~((2 << first) - 1)
+    firsts = ~np.int64(state.swapped | state.have[0]) & ALL_PLACES
+    while firsts:
+        first = lowest_one(firsts)
+        firsts &= firsts - 1
+        at_first = wanted[first] & LINE[first]
+        idle = min(twice // 2 - count_ones(at_first), MOST_AT_ONCE + 1)
+        good = (at_first | swaps_that_meet(wanted, first) | fewer[idle]) & firsts
         count += count_ones(good)
         mark_swaps(mask, first, good)
     return count
@@ -367,22 +353,23 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
     count = mark_fourteens(state, mask)
     if count == 0 and state.left != 0 and state.turned - state.withdrawn > 4:
         return mark_first_swaps(state, mask)
-    for action in range(PAIRS, ACTIONS):
-        mask[action] = 0
+    clear_swaps(mask)
     return count
 
 
 @helper
 def withdraw(state, first, second):  # type: ignore[no-untyped-def]
     """Take two cards away and refill their places, the lower-numbered first, while the stock lasts."""
-    lay(state, first, EMPTY)
-    lay(state, second, EMPTY)
     state.withdrawn += 2
     if state.turned < CARDS:
         fill(state, first)
+    else:
+        lay(state, first, EMPTY)
     if state.turned < CARDS:
         fill(state, second)
-    elif state.closing:
+        return
+    lay(state, second, EMPTY)
+    if state.closing:
         close_the_gaps(state)
 
 
