@@ -68,6 +68,8 @@ from patience_env.games.twin_foundations import (
     transfer,
     transfer_text,
     unseen_counters,
+    wanted_down,
+    wanted_up,
 )
 from patience_env.jit import helper, kernel, rule
 from patience_env.lanes import HALF, copy_bytes, lowest_one, ones, show_cards, show_cards_back
@@ -231,17 +233,22 @@ def top_of(state, p):  # type: ignore[no-untyped-def]
 @helper
 def legal(state, mask):  # type: ignore[no-untyped-def]
     """Mark the legal actions; return how many they are."""
+    ups, downs = wanted_up(state), wanted_down(state)
     count = 0
+    vacant = 0
     for f in range(FLANKS):
-        count += mark_fits(state, state.flank[f], mask, 2 * f)
-    vacant = vacancy(state) < FLANKS
+        card = int(state.flank[np.uint64(f)])
+        count += mark_fits(ups, downs, card, mask, np.uint64(2 * f))
+        vacant |= 1 if card == EMPTY else 0
     cards = 0
     for p in range(LINE):
-        card = top_of(state, p) if state.height[p] else EMPTY
-        count += mark_fits(state, card, mask, PACKET_TO_FOUNDATION + 2 * p)
-        mask[PACKET_TO_FLANK + p] = 1 if vacant and card != EMPTY else 0
-        count += mask[PACKET_TO_FLANK + p]
-        cards += state.height[p]
+        height = int(state.height[np.uint64(p)])
+        card = int(state.cards[np.uint64(DEPTH * p + max(height - 1, 0))])  # EMPTY in an empty packet
+        count += mark_fits(ups, downs, card, mask, np.uint64(PACKET_TO_FOUNDATION + 2 * p))
+        free = vacant if height else 0
+        mask[np.uint64(PACKET_TO_FLANK + p)] = free
+        count += free
+        cards += height
     count += mark_transfers(state, mask, TRANSFER)
     stock = state.first < state.end
     mask[STOCK_TO_FLANK] = 1 if stock and vacant else 0

@@ -70,6 +70,8 @@ from patience_env.games.twin_foundations import (
     transfer,
     transfer_text,
     unseen_counters,
+    wanted_down,
+    wanted_up,
 )
 from patience_env.jit import helper, kernel, rule
 from patience_env.lanes import copy_bytes
@@ -266,17 +268,18 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
     """Mark the legal actions; return how many they are."""
     for i in range(np.uint64(TRANSFER)):
         mask[i] = 0
+    ups, downs = wanted_up(state), wanted_down(state)
     count = 0
     vacancies = 0
     for source in range(POSITIONS):
         if may_be_lifted(state, np.uint64(source)):
             count += mark_packings(state, mask, source)
-            count += mark_fits(state, top_of(state, source), mask, FOUNDATION + 2 * source)
+            count += mark_fits(ups, downs, top_of(state, source), mask, FOUNDATION + 2 * source)
         elif state.height[np.uint64(source)] == 0:
             vacancies += 1
     if state.wasted > 0:
         count += mark_packings(state, mask, WASTE)
-        count += mark_fits(state, top_of(state, WASTE), mask, FOUNDATION + 2 * WASTE)
+        count += mark_fits(ups, downs, top_of(state, WASTE), mask, FOUNDATION + 2 * WASTE)
     count += mark_transfers(state, mask, TRANSFER)
     mask[TURN] = 1 if state.first < CARDS else 0
     mask[FILL] = 1 if state.first < CARDS and vacancies else 0

@@ -31,14 +31,34 @@ def fits(state, card, way):  # type: ignore[no-untyped-def]
     return int(state.down[suit]) + rank_of(card) == 13
 
 
-@helper
-def mark_fits(state, card, mask, first):  # type: ignore[no-untyped-def]
-    """Mark in `mask[first]` and `mask[first + 1]` which foundations take a card (EMPTY: none); return how many do."""
-    up = 0
-    down = 0
-    if card != EMPTY:
-        up = 1 if fits(state, card, 0) else 0
-        down = 1 if fits(state, card, 1) else 0
+@rule
+def wanted_up(state):  # type: ignore[no-untyped-def]
+    """Return a bit, 1 << code, for each card that is the next of an ascending foundation."""
+    wanted = 0
+    for suit in range(4):
+        height = int(state.up[suit])
+        wanted |= (1 if height < 13 else 0) << (13 * suit + 1 + height)
+    return wanted
+
+
+@rule
+def wanted_down(state):  # type: ignore[no-untyped-def]
+    """Return a bit, 1 << code, for each card that is the next of a descending foundation."""
+    wanted = 0
+    for suit in range(4):
+        height = int(state.down[suit])
+        wanted |= (1 if height < 13 else 0) << (13 * suit + 13 - height)
+    return wanted
+
+
+@rule
+def mark_fits(ups, downs, card, mask, first):  # type: ignore[no-untyped-def]
+    """Mark in `mask[first]` and `mask[first + 1]` which foundations take a card (EMPTY: none); return how many do.
+
+    `ups` and `downs` are what `wanted_up` and `wanted_down` give: asked so, no card needs a branch.
+    """
+    up = (ups >> card) & 1
+    down = (downs >> card) & 1
     mask[first] = up
     mask[first + 1] = down
     return up + down
