@@ -135,8 +135,13 @@ def marked_lanes(typing_context, source, at):  # type: ignore[no-untyped-def]
 
 
 def _seen(builder: Any, kinds: Any, args: Any, context: Any, at: Any) -> Any:
-    """Return `HALF` card codes, `FACE_DOWN` where `hidden` (args[3]) is not 0, of `cards` (args[2]) from `at` on."""
+    """Return `HALF` card codes, `FACE_DOWN` where `hidden` (args[3]) is not 0, of `cards` (args[2]) from `at` on.
+
+    Where `hidden` is None, all are known.
+    """
     cards = builder.load(_pointer(context, builder, kinds[2], args[2], at, _HALF), align=1)
+    if isinstance(kinds[3], types.NoneType):
+        return cards
     hidden = builder.load(_pointer(context, builder, kinds[3], args[3], at, _HALF), align=1)
     down = builder.icmp_unsigned("!=", hidden, ir.Constant(_HALF, [0] * HALF))
     return builder.select(down, ir.Constant(_HALF, [FACE_DOWN] * HALF), cards)
@@ -393,7 +398,9 @@ def _mark_in_lanes(target, to, source, at, count):  # type: ignore[no-untyped-de
 def _show_plainly(target, to, cards, hidden, at, count):  # type: ignore[no-untyped-def]
     """Write `HALF` bytes as `show_half` does."""
     target[to : to + HALF] = 0
-    shown = np.where(hidden[at : at + count] != 0, FACE_DOWN, cards[at : at + count])
+    shown = cards[at : at + count]
+    if hidden is not None:
+        shown = np.where(hidden[at : at + count] != 0, FACE_DOWN, shown)
     target[to : to + count] = shown
 
 
@@ -405,13 +412,22 @@ def _show_in_lanes(target, to, cards, hidden, at, count):  # type: ignore[no-unt
 def _show_back_plainly(target, to, cards, hidden, end, count):  # type: ignore[no-untyped-def]
     """Write `HALF` bytes as `show_half_reversed` does."""
     target[to : to + HALF] = 0
-    shown = np.where(hidden[end - count : end] != 0, FACE_DOWN, cards[end - count : end])
+    shown = cards[end - count : end]
+    if hidden is not None:
+        shown = np.where(hidden[end - count : end] != 0, FACE_DOWN, shown)
     target[to : to + count] = shown[::-1]
 
 
 @rule
 def _show_back_in_lanes(target, to, cards, hidden, end, count):  # type: ignore[no-untyped-def]
     show_half_reversed(target, np.uint64(to), cards, hidden, np.int64(end), np.uint64(count))
+
+
+@rule
+def clear_half(target, to):  # type: ignore[no-untyped-def]
+    """Write `HALF` zeros from `target[to]` on."""
+    for i in range(np.uint64(to), np.uint64(to + HALF)):
+        target[i] = 0
 
 
 def _words_plainly():  # type: ignore[no-untyped-def]

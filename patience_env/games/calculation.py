@@ -44,7 +44,7 @@ from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
 from patience_env.deals import draw_below, draw_card, reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Picture, Spot, Table, one_of
 from patience_env.jit import helper, rule
-from patience_env.lanes import copy_bytes
+from patience_env.lanes import HALF, clear_half, copy_bytes, show_cards_back
 
 PILES = 4
 FULL = 13
@@ -92,6 +92,7 @@ STATE = np.dtype(
         ("height", np.int32, (PILES,)),  # cards on each pile
         ("deck", np.int8, (PACK,)),  # card codes: the four bases, then the others in the order of the deal
         ("foundations", np.int8, (PILES, FULL)),  # card codes, base first, then 0
+        # `observe` takes sixteen bytes at a time, up to fifteen before this one: keep a field there.
         ("piles", np.int8, (PILES, TO_PLAY)),  # card codes, bottom first, then 0
         ("unturned", np.int8, (17,)),  # stock cards of each rank (13), then of each suit (4)
     ],
@@ -245,11 +246,13 @@ def observe(state, places):  # type: ignore[no-untyped-def]
     places[PILES] = in_hand(state)
     at = PILES + 1
     for pile in range(PILES):
-        height = np.uint64(state.height[pile])
-        for i in range(height):
-            places[np.uint64(at) + i] = state.piles[np.uint64(pile), height - np.uint64(1) - i]
-        for i in range(height, np.uint64(TO_PLAY)):
-            places[np.uint64(at) + i] = EMPTY
+        height = int(state.height[pile])
+        cards = state.piles[pile]
+        for i in range(0, TO_PLAY, HALF):
+            if i < height:
+                show_cards_back(places, at + i, cards, None, height - i, min(height - i, HALF))
+            else:
+                clear_half(places, at + i)
         at += TO_PLAY
     if state.open_stock:
         for i in range(IN_STOCK):

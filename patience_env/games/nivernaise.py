@@ -72,7 +72,7 @@ from patience_env.games.twin_foundations import (
     wanted_up,
 )
 from patience_env.jit import helper, kernel, rule
-from patience_env.lanes import HALF, copy_bytes, lowest_one, ones, show_cards, show_cards_back
+from patience_env.lanes import HALF, clear_half, copy_bytes, lowest_one, ones, show_cards, show_cards_back
 
 FLANKS = 8
 LINE = 6
@@ -312,13 +312,6 @@ def is_won(state):  # type: ignore[no-untyped-def]
     return played(state) == CARDS
 
 
-@rule
-def fill_half(places, start):  # type: ignore[no-untyped-def]
-    """Leave sixteen places empty."""
-    for i in range(np.uint64(start), np.uint64(start + HALF)):
-        places[i] = EMPTY
-
-
 @helper
 def observe(state, places):  # type: ignore[no-untyped-def]
     """Write flanks, foundations, packets from the top down, the stock in dealing order, and the counters."""
@@ -337,7 +330,7 @@ def observe(state, places):  # type: ignore[no-untyped-def]
         if i < stock:
             show_cards(places, following + i, state.cards, state.hidden, first + i, min(stock - i, HALF))
         else:
-            fill_half(places, following + i)
+            clear_half(places, following + i)
     following += MOST_STOCK
     copy_bytes(places, following, state.unseen, 0, 17)
     places[following + 17] = state.redeals
