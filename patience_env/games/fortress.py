@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from patience_env.cards import EMPTY, PACK, SUITS, card_code, card_text, rank_of, suit_of
+from patience_env.cards import EMPTY, PACK, SUITS, card_code, card_text, suit_of
 from patience_env.deals import draw_below
 from patience_env.game import Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
