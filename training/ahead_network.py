@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
+from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import FACE_DOWN
 from patience_env.game import Game, get_game
 from patience_env.jit import kernel
+from patience_env.training.advice import ENTRIES, advised
 from patience_env.training.card_networks import CODES, first_embedding, lay_out, view_cards
-from patience_env.training.networks import LookingPolicy
+from patience_env.training.networks import LookingPolicy, Trust
 from patience_env.training.sparse_layer import changes_of, entries_of, sparse_product
 from patience_env.verbs import determinize, is_won, legal, observe, play
 
@@ -123,9 +125,11 @@ class Records(BaseFeaturesExtractor):
 
 
 class Tables(nn.Module):
-    """The network that looks at tables."""
+    """The network that looks at tables; `told` of its judge's last entries say other things about an action."""
 
-    def __init__(self, game: Game, options: Mapping[str, Any], width: int, embedding: int, depth: int) -> None:
+    def __init__(
+        self, game: Game, options: Mapping[str, Any], width: int, embedding: int, depth: int, told: int = 0
+    ) -> None:
         super().__init__()
         self.view = view_cards(game.layout(options), depth)
         self.cards = nn.Embedding(CODES, embedding)
@@ -135,7 +139,7 @@ class Tables(nn.Module):
             self.actions.weight.mul_(0.1)
         size = self.view.shown * embedding + self.view.group_count * CODES + self.view.counters + FACTS
         self.first = nn.Linear(size, width)
-        self.judge = nn.Sequential(nn.Linear(2 * width + ACTION_SIZE, width), nn.ReLU(), _last(width))
+        self.judge = nn.Sequential(nn.Linear(2 * width + ACTION_SIZE + told, width), nn.ReLU(), _last(width))
         self.critic = nn.Sequential(nn.Linear(width, width), nn.ReLU(), _last(width))
         self._scales = torch.from_numpy(self.view.scales)
 
@@ -187,9 +191,11 @@ class Tables(nn.Module):
         values: torch.Tensor = self.critic(torch.relu(tables))
         return values
 
-    def desire(self, before: torch.Tensor, change: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """Return how desirable actions are, (m,), from the tables before them and what they change."""
-        seen = torch.cat([torch.relu(before + change), change, self.actions(actions)], 1)
+    def desire(
+        self, before: torch.Tensor, change: torch.Tensor, actions: torch.Tensor, *told: torch.Tensor
+    ) -> torch.Tensor:
+        """Return how desirable actions are, (m,), from the tables before them, what they change and what is `told`."""
+        seen = torch.cat([torch.relu(before + change), change, self.actions(actions), *told], 1)
         desires: torch.Tensor = self.judge(seen)[:, 0]
         return desires
 
@@ -210,6 +216,8 @@ class AheadPolicy(LookingPolicy):
         observation_space, action_space, lr_schedule: as every SB3 policy; the observations are records, as bytes.
         game_id, game_options: the game, its options in normal form.
         width, embedding, depth: of the network.
+        adviser: the rule of thumb whose choice follows each record in the observations, None for none.
+        trust: how far it is followed at the start (see `Trust`).
         **others: as `MaskableActorCriticPolicy`; the features extractor is fixed.
     """
 
@@ -224,8 +232,11 @@ class AheadPolicy(LookingPolicy):
         width: int,
         embedding: int,
         depth: int,
+        adviser: KernelPolicy | None = None,
+        trust: float = 0.0,
         **others: Any,
     ) -> None:
+        self.adviser, self._first_trust = adviser, trust
         self._shape = {"width": width, "embedding": embedding, "depth": depth}
         self._game, self._game_options = get_game(game_id), dict(game_options)
         super().__init__(
@@ -240,19 +251,21 @@ class AheadPolicy(LookingPolicy):
 
     def _build(self, lr_schedule: Callable[[float], float]) -> None:
         self._build_mlp_extractor()
-        self.tables = Tables(self._game, self._game_options, **self._shape)
+        self.tables = Tables(self._game, self._game_options, **self._shape, told=0 if self.adviser is None else 1)
+        if self.adviser is not None:
+            self.trust = Trust(self._first_trust)
         make: Any = self.optimizer_class
         self.optimizer = make(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
         self._scratch = self._game.new_states(2, self._game_options)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         own = {"game_id": self._game.id, "game_options": self._game_options, **self._shape}
-        return super()._get_constructor_parameters() | own
+        return super()._get_constructor_parameters() | own | {"adviser": self.adviser, "trust": self._first_trust}
 
     def _positions(self, obs: Any) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int8], NDArray[np.float32]]:
         """Return the positions, their legal actions, what is seen of them and its facts."""
-        content = np.ascontiguousarray(torch.as_tensor(obs).detach().cpu().numpy().astype(np.uint8))
-        states = content.view(self._game.state)[:, 0]
+        content = torch.as_tensor(obs).detach().cpu().numpy()[:, : self._game.state.itemsize].astype(np.uint8)
+        states = np.ascontiguousarray(content).view(self._game.state)[:, 0]
         if isinstance(self._scratch, np.recarray):
             states = states.view(np.recarray)
         view = self.tables.view
@@ -270,6 +283,7 @@ class AheadPolicy(LookingPolicy):
         laid = self.tables.lay(present)
         tables = self.tables.before(laid, given, weights)
         scores = torch.zeros(len(rows))
+        advice = None if self.adviser is None else torch.as_tensor(obs)[:, -ENTRIES:].cpu().numpy()
         several = np.flatnonzero((masks.sum(1, dtype=np.int64) > 1)[rows])
         if len(several):
             rows_, actions_ = rows[several], actions[several]
@@ -279,11 +293,12 @@ class AheadPolicy(LookingPolicy):
             look_ahead(states, present, rows_, actions_, view.places, OTHER_WORLD, *room, seen, facts)
             before = tables.index_select(0, torch.from_numpy(rows_))
             change = self.tables.change(laid, given, rows_, self.tables.lay(seen), facts, weights)
-            desires = self.tables.desire(before, change, torch.from_numpy(actions_))
+            told = [] if advice is None else [torch.from_numpy(actions_ == advised(advice)[rows_]).float()[:, None]]
+            desires = self.tables.desire(before, change, torch.from_numpy(actions_), *told)
             scores = scores.index_put((torch.from_numpy(several),), desires)
         logits = torch.full(masks.shape, -1e8)
         logits = logits.index_put((torch.from_numpy(rows), torch.from_numpy(actions)), scores)
-        return logits, self.tables.worth(tables)
+        return (logits if advice is None else self.trust(logits, advice)), self.tables.worth(tables)
 
     def predict_values(self, obs: Any) -> torch.Tensor:
         """Return the values, shape (n, 1)."""

@@ -17,7 +17,7 @@ Then comes a layer that policy and critic share, and a layer of each one's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,12 @@ from numpy.typing import NDArray
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
+from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import FACE_DOWN
 from patience_env.game import Layout
 from patience_env.jit import kernel
+from patience_env.training.advice import ENTRIES
+from patience_env.training.networks import LookingPolicy, Trust
 
 CODES = FACE_DOWN + 1
 # A group of fewer places is told well enough by its places.
@@ -127,13 +130,15 @@ class CardFeatures(BaseFeaturesExtractor):
     """The part of the network that policy and critic share, up to a layer of `width` units.
 
     Its input is an observation in the cards form followed by the mask of legal actions, shape (n, places + counters +
-    actions): see `patience_env.training.models.network_input`.
+    actions, and the entries of an adviser's choice, which it passes over): see
+    `patience_env.training.models.network_input`.
 
     Args:
         observation_space: the Box of that input.
         view: what is shown.
         embedding: entries of a card's embedding.
         width: units of the layer.
+        advised: whether an adviser's choice follows.
 
     Raises:
         ValueError: the observations are not of the view's shape.
@@ -141,8 +146,10 @@ class CardFeatures(BaseFeaturesExtractor):
 
     sees_masks = True
 
-    def __init__(self, observation_space: spaces.Box, view: CardView, embedding: int, width: int) -> None:
-        wanted = (view.places + view.counters + view.actions,)
+    def __init__(
+        self, observation_space: spaces.Box, view: CardView, embedding: int, width: int, advised: bool = False
+    ) -> None:
+        wanted = (view.places + view.counters + view.actions + (ENTRIES if advised else 0),)
         if observation_space.shape != wanted:
             raise ValueError(
                 f"the cards network reads {view.places} cards, {view.counters} counters and {view.actions} legal "
@@ -168,7 +175,7 @@ class CardFeatures(BaseFeaturesExtractor):
             self.cards(torch.from_numpy(codes).to(seen.device)).flatten(1),
             torch.from_numpy(counts).to(seen.device).flatten(1),
             seen[:, view.places : view.places + view.counters] / self._scales.to(seen.device),
-            seen[:, view.places + view.counters :],
+            seen[:, view.places + view.counters :][:, : view.actions],
         )
         return torch.relu(self.layer(torch.cat(parts, 1)))
 
@@ -180,14 +187,45 @@ def first_embedding(size: int) -> torch.Tensor:
     return 0.5 * torch.stack(rows)
 
 
-def card_keywords(layout: Layout, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords that make MaskablePPO's usual policy class such a network."""
+class CardPolicy(LookingPolicy):
+    """MaskablePPO's usual policy class, which may have an adviser.
+
+    Args:
+        *spaces: observation and action space, schedule of the learning rate, as every SB3 policy.
+        adviser: the rule of thumb whose choice the last entries of the observations tell, None for none.
+        trust: how far it is followed at the start (see `Trust`).
+        **others: as `MaskableActorCriticPolicy`.
+    """
+
+    def __init__(self, *spaces: Any, adviser: KernelPolicy | None = None, trust: float = 0.0, **others: Any) -> None:
+        self.adviser, self._first_trust = adviser, trust
+        super().__init__(*spaces, **others)
+
+    def _build(self, lr_schedule: Callable[[float], float]) -> None:
+        if self.adviser is not None:
+            self.trust = Trust(self._first_trust)
+        super()._build(lr_schedule)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return super()._get_constructor_parameters() | {"adviser": self.adviser, "trust": self._first_trust}
+
+    def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        actor, critic = self.mlp_extractor(self.extract_features(obs, self.features_extractor))
+        logits, values = self.action_net(actor), self.value_net(critic)
+        if self.adviser is not None:
+            logits = self.trust(logits, torch.as_tensor(obs)[:, -ENTRIES:].cpu().numpy())
+        return logits, values
+
+
+def card_keywords(layout: Layout, options: Mapping[str, Any], advised: bool = False) -> dict[str, Any]:
+    """Return the keywords that make `CardPolicy` such a network, for observations with an adviser's choice or not."""
     return {
         "features_extractor_class": CardFeatures,
         "features_extractor_kwargs": {
             "view": view_cards(layout, options["depth"]),
             "embedding": options["embedding"],
             "width": options["width"],
+            "advised": advised,
         },
         "net_arch": {"pi": [options["width"]], "vf": [options["width"]]},
         "activation_fn": nn.ReLU,

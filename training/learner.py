@@ -25,8 +25,8 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 from patience_env.agents.policy import Policy, see
 from patience_env.deals import refuse_reserved
 from patience_env.game import get_game, max_episode_steps
-from patience_env.kernels import determinize_rows
 from patience_env.sb3 import PatienceVecEnv
+from patience_env.training.advice import NO_ADVICE, ask, find_adviser
 from patience_env.training.models import (
     MODEL,
     choose_actions,
@@ -57,13 +57,6 @@ POLICY, OPTIMIZER = "policy.", "optimizer."
 WON = 1 - 1e-6  # the return of a game that is won, but for rounding
 
 
-def record_bytes(batch: PatienceVectorEnv, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Return the bytes of the positions' records, their hidden cards dealt anew, shape (n, bytes)."""
-    states = batch.states()
-    determinize_rows(states, rng.integers(0, 2**64, len(states), np.uint64))
-    return np.ascontiguousarray(states).view(np.uint8).reshape(len(states), -1)
-
-
 class Lesson(VecEnvWrapper):
     """The games as the learner sees them.
 
@@ -81,20 +74,29 @@ class Lesson(VecEnvWrapper):
     def __init__(self, venv: PatienceVecEnv, plan: Plan) -> None:
         settings = plan.settings
         game = get_game(plan.game)
-        space = input_space(settings["network"], settings["observation"], game, plan.options)
+        advice = settings["advice"]
+        told = advice != NO_ADVICE
+        space = input_space(settings["network"], settings["observation"], game, plan.options, told)
         super().__init__(venv, observation_space=space)
         self._network = settings["network"]
+        self._adviser = find_adviser(advice, game, plan.options) if told else None
         self._rng = np.random.default_rng([plan.seed, 1])
         self._factor, self._bonus = np.float32(settings["reward_scale"]), np.float32(settings["win_bonus"])
 
     def _seen(self, observations: NDArray[np.int8]) -> NDArray[Any]:
         """Return what the network reads: see `patience_env.training.models.network_input`."""
         batch = self.venv.batch
-        if self._network == "cards":
-            return np.concatenate([observations, batch.action_masks().view(np.int8)], 1)
+        masks = batch.action_masks().view(np.int8)
+        parts: list[NDArray[Any]] = [observations]
+        if self._network == "ahead" or self._adviser is not None:
+            turn = see(batch.game, batch.options, batch.states(), masks, int(self._rng.integers(2**63)))
         if self._network == "ahead":
-            return record_bytes(batch, self._rng)
-        return observations
+            parts = [np.ascontiguousarray(turn.states).view(np.uint8).reshape(len(turn), -1)]
+        elif self._network == "cards":
+            parts.append(masks)
+        if self._adviser is not None:
+            parts.append(ask(self._adviser, turn).astype(parts[0].dtype))
+        return np.concatenate(parts, 1) if len(parts) > 1 else parts[0]
 
     def reset(self) -> Any:
         """Start all games anew."""

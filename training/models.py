@@ -27,6 +27,7 @@ from patience_env import __version__
 from patience_env.agents.policy import Policy, Turn
 from patience_env.encoding import observation_space
 from patience_env.game import Game, get_game
+from patience_env.training.advice import ENTRIES, NO_ADVICE, ask, find_adviser
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,6 +41,8 @@ _SHAPING = {
     "cards": ("width", "embedding", "depth"),
     "mlp": ("width",),
 }
+# The networks that can be told what a rule of thumb would play (`patience_env.training.advice`).
+ADVISED = ("ahead", "cards")
 _NEEDED = {
     "game": str,
     "options": dict,
@@ -217,6 +220,8 @@ def small(facts: Mapping[str, Any], shapes: Shapes) -> None:
 def network_options(network: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that shape a network: what must be known to build it again.
 
+    The advice and the trust in it are told only where there is some.
+
     Raises:
         ValueError: no such network, or a setting out of range.
     """
@@ -226,32 +231,51 @@ def network_options(network: str, settings: Mapping[str, Any]) -> dict[str, Any]
     for name, most in (("width", 4096), ("embedding", 256), ("depth", 128)):
         if name in chosen and not 1 <= chosen[name] <= most:
             raise ValueError(f"{name}={chosen[name]!r} is not allowed: give a whole number from 1 to {most}")
-    return chosen
+    advice = settings.get("advice", NO_ADVICE)
+    if advice == NO_ADVICE:
+        return chosen
+    trust = settings["trust"]
+    if not isinstance(advice, str) or isinstance(trust, bool) or not isinstance(trust, (int, float)):
+        raise ValueError(f"advice={advice!r} with trust={trust!r} is not allowed: give a policy's name and a number")
+    if network not in ADVISED:
+        raise ValueError(
+            f"advice={advice!r} is not allowed for the {network} network: choose advice={NO_ADVICE!r} or one of the "
+            f"networks {', '.join(ADVISED)}"
+        )
+    return {**chosen, "advice": advice, "trust": trust}
 
 
 def policy_class(
     network: str, shaping: Mapping[str, Any], game: Game, options: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the policy class of a network, for MaskablePPO, and its keywords; `options` are the game's."""
+    """Return the policy class of a network, for MaskablePPO, and its keywords; `options` are the game's.
+
+    Raises:
+        ValueError: the game has no such adviser.
+    """
     if network == "lines":
         from patience_env.training.networks import AfterstatePolicy
 
         return AfterstatePolicy, dict(shaping)
+    shape = {name: shaping[name] for name in _SHAPING[network]}
+    told = {}
+    if "advice" in shaping:
+        told = {"adviser": find_adviser(shaping["advice"], game, options), "trust": shaping["trust"]}
     if network == "ahead":
         from patience_env.training.ahead_network import AheadPolicy
 
-        return AheadPolicy, {"game_id": game.id, "game_options": dict(options), **shaping}
+        return AheadPolicy, {"game_id": game.id, "game_options": dict(options), **shape, **told}
+    if network == "cards":
+        from patience_env.training.card_networks import CardPolicy, card_keywords
+
+        return CardPolicy, {**card_keywords(game.layout(options), shape, bool(told)), **told}
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
-    if network == "cards":
-        from patience_env.training.card_networks import card_keywords
-
-        return MaskableActorCriticPolicy, card_keywords(game.layout(options), shaping)
     return MaskableActorCriticPolicy, {"net_arch": [shaping["width"], shaping["width"]]}
 
 
-def input_space(network: str, observation: str, game: Game, options: Mapping[str, Any]) -> Box:
-    """Return the Box of what a network reads (see `network_input`).
+def input_space(network: str, observation: str, game: Game, options: Mapping[str, Any], advice: bool = False) -> Box:
+    """Return the Box of what a network reads (see `network_input`), with `advice` or without.
 
     Raises:
         ValueError: the network does not read observations of this kind.
@@ -260,11 +284,13 @@ def input_space(network: str, observation: str, game: Game, options: Mapping[str
     space = observation_space(layout, observation)
     if network in ("ahead", "cards") and observation != "cards":
         raise ValueError(f"the {network} network reads observation='cards', not observation={observation!r}")
+    more = ENTRIES if advice else 0
     if network == "cards":
-        low, high = np.zeros(layout.actions, np.int8), np.ones(layout.actions, np.int8)
+        low = np.zeros(layout.actions + more, np.int8)
+        high = np.concatenate([np.ones(layout.actions, np.int8), np.full(more, 127, np.int8)])
         return Box(np.concatenate([space.low, low]), np.concatenate([space.high, high]), dtype=np.int8)
     if network == "ahead":
-        return Box(0, 255, (game.state.itemsize,), np.uint8)
+        return Box(0, 255, (game.state.itemsize + more,), np.uint8)
     return space
 
 
@@ -272,15 +298,20 @@ def network_input(policy: Any, turn: Turn, observation: str) -> NDArray[Any]:
     """Return what a policy's network reads of positions, shape (n, ...).
 
     That is the observations; for "cards" the mask of legal actions behind them; for "ahead", which plays the legal
-    actions, the bytes of the records, whose hidden cards a turn has dealt anew.
+    actions, the bytes of the records, whose hidden cards a turn has dealt anew. Where the network has an adviser, the
+    action that this would play comes last.
     """
     extractor = policy.features_extractor
+    parts: list[NDArray[Any]] = []
     if getattr(extractor, "sees_states", False):
-        return np.ascontiguousarray(turn.states).view(np.uint8).reshape(len(turn), -1)
-    observations = turn.observations(observation)
+        parts.append(np.ascontiguousarray(turn.states).view(np.uint8).reshape(len(turn), -1))
+    else:
+        parts.append(turn.observations(observation))
     if getattr(extractor, "sees_masks", False):
-        return np.concatenate([observations, turn.masks], 1)
-    return observations
+        parts.append(turn.masks)
+    if (adviser := getattr(policy, "adviser", None)) is not None:
+        parts.append(ask(adviser, turn).astype(parts[0].dtype))
+    return np.concatenate(parts, 1) if len(parts) > 1 else parts[0]
 
 
 # -- models ------------------------------------------------------------------------------------------------------
@@ -445,7 +476,7 @@ def _make(made: Shape, width: int | None = None) -> Any:
     with _nothing_drawn():
         shaping = network_options(made.network, made.shaping if width is None else {**made.shaping, "width": width})
         maker, keywords = policy_class(made.network, shaping, made.game, made.options)
-        space = input_space(made.network, made.observation, made.game, made.options)
+        space = input_space(made.network, made.observation, made.game, made.options, "advice" in shaping)
         actions = Discrete(made.game.layout(made.options).actions)
         return maker(space, actions, lambda _: 0.0, **keywords)
 

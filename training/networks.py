@@ -25,8 +25,10 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
+from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import CHANNELS, EMPTY_CHANNEL
 from patience_env.jit import helper, kernel
+from patience_env.training.advice import advised
 
 SIDE = 5
 CANVAS = 9
@@ -290,8 +292,27 @@ class LineValues(nn.Module):
         return logits, worth[:, None]
 
 
+class Trust(nn.Module):
+    """How far a network follows its adviser: the bonus of the advised action's logit, `start` at the start."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self.bonus = nn.Parameter(torch.tensor(float(start)))
+
+    def forward(self, logits: torch.Tensor, advice: NDArray[Any]) -> torch.Tensor:
+        """Return the logits, (n, actions), raised where `patience_env.training.advice.ask` wrote `advice`."""
+        actions = torch.from_numpy(advised(advice)).to(logits.device)
+        return logits.scatter_add(1, actions[:, None], self.bonus.expand(len(actions), 1))
+
+
 class LookingPolicy(MaskableActorCriticPolicy):
-    """A policy whose logits and values come at once, from `_look`, without SB3's networks between."""
+    """A policy whose logits and values come at once, from `_look`, without SB3's networks between.
+
+    Attributes:
+        adviser: the rule of thumb whose choice the last entries of its input tell, None for none.
+    """
+
+    adviser: KernelPolicy | None = None
 
     @abstractmethod
     def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:

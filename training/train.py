@@ -22,6 +22,7 @@ from patience_env import __version__
 from patience_env.agents.policy import Policy, make_policy, parse_policy, read_value
 from patience_env.deals import check_deal, named_deals
 from patience_env.game import Game, get_game
+from patience_env.training.advice import NO_ADVICE, find_adviser
 from patience_env.training.engines import WorkerError, check_engine, import_ray
 from patience_env.training.models import input_space, is_left_over, network_options, read_facts
 
@@ -69,6 +70,8 @@ SETTINGS = {
     "width": Setting(int, 1, 4096, "hidden units of each layer"),
     "embedding": Setting(int, 1, 256, "cards: entries of a card's embedding"),
     "depth": Setting(int, 1, 128, "cards: how many cards at either end of a long row are shown one by one"),
+    "advice": Setting(str, 0, 0, "ahead, cards: the rule of thumb whose choice the network is told, or 'none'"),
+    "trust": Setting(float, 0, 100, "advice: the bonus of the advised action's logit at the start"),
     "sharpness": Setting(float, 1e-6, 1e6, "lines: factor from gains to logits at the start"),
     "keep": Setting(str, 0, 0, "the model is the agent that was 'best' on the validation deals, or the 'last'"),
     "evaluate_every": Setting(int, 1, 10**12, "steps between two evaluations on the validation deals"),
@@ -77,6 +80,8 @@ SETTINGS = {
     ),
     "threads": Setting(int, 0, 1024, "threads of torch, 0 for all cores"),
 }
+# What RLlib does not know.
+WITHOUT_RLLIB = {"win_bonus": 0.0, "target_kl": 0.0, "temperature": 0.0, "advice": NO_ADVICE}
 # These may differ between a run and its continuation.
 _FREE = ("steps", "warm_steps", "evaluate_every", "checkpoint_seconds", "threads")
 
@@ -250,6 +255,8 @@ def train(
         _check_setting("steps", steps)
     network_options(chosen["network"], chosen)
     input_space(chosen["network"], chosen["observation"], game, plan.options)
+    if chosen["advice"] != NO_ADVICE:
+        find_adviser(chosen["advice"], game, plan.options)
     check_rewards(game, plan)
     if chosen["keep"] not in ("best", "last"):
         raise ValueError(f"keep={chosen['keep']!r} is not allowed: choose one of 'best', 'last'")
@@ -281,7 +288,7 @@ def _settings_for_rllib(env_id: str, given: Mapping[str, Any], teacher: str | No
     """Return the settings for RLlib, which shows its networks observations only and knows neither teacher nor bonus."""
     if teacher is not None:
         raise ValueError("the engine 'rllib' knows no teacher: leave --teacher out, or choose --engine sb3")
-    chosen = read_settings(env_id, {"win_bonus": 0.0, "target_kl": 0.0, "temperature": 0.0, **given})
+    chosen = read_settings(env_id, {**WITHOUT_RLLIB, **given})
     if chosen["network"] in ("ahead", "cards"):
         if "network" in given:
             raise ValueError(
@@ -289,8 +296,8 @@ def _settings_for_rllib(env_id: str, given: Mapping[str, Any], teacher: str | No
                 "--engine sb3"
             )
         chosen = read_settings(env_id, {**chosen, "network": "mlp", "observation": "planes", **given})
-    for name in ("win_bonus", "target_kl", "temperature"):
-        if chosen[name]:
+    for name, value in WITHOUT_RLLIB.items():
+        if chosen[name] != value:
             raise ValueError(f"{name}={chosen[name]!r} is not allowed with the engine 'rllib': leave it out")
     return chosen
 

@@ -3,7 +3,8 @@
 Teacher and pupil play the training's own games side by side: in most of them the teacher moves, in a growing part the
 pupil, so that it meets the positions that its own mistakes lead to. The teacher says in every position what it would
 play. The policy learns to give that action probability (cross-entropy over the legal actions), the critic to expect the
-returns that follow.
+returns that follow. A network that is told what its teacher would play (the setting `advice`) does so from the first;
+there only the critic has to learn.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class WarmStart:
         self._games = cast(Any, model.env)
         self._batch = self._games.venv.batch
         self._rng = np.random.default_rng(model.seed)
+        self._copies = plan.settings["advice"] != plan.teacher
         teacher.start(int(self._rng.integers(2**31)))
         self._seen: NDArray[Any] = self._games.spread(
             lambda _, masks: self._advice(masks), plan.settings["spread_steps"]
@@ -128,7 +130,8 @@ class WarmStart:
             missing = torch.nn.functional.mse_loss(values.flatten(), torch.as_tensor(returns[part]))
             surprise = -log_chances.mean()
             policy.optimizer.zero_grad()
-            (surprise + model.vf_coef * missing).backward()  # type: ignore[no-untyped-call]
+            loss = model.vf_coef * missing + (surprise if self._copies else 0.0)
+            loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(policy.parameters(), model.max_grad_norm)
             policy.optimizer.step()
             agreement = log_chances.detach().exp().mean().item()
