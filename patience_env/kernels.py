@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.deals import advance, bits_at
 from patience_env.encoding import write_planes
-from patience_env.jit import kernel, rule
-from patience_env.lanes import copy_few
+from patience_env.jit import JIT, kernel, rule
+from patience_env.lanes import LANES, copy_few, count_ones, lowest_one, ones
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
 
 OVER = 1
@@ -158,23 +160,53 @@ def won_rows(states, won):  # type: ignore[no-untyped-def]
 
 
 @rule
-def nth_legal(mask, left):  # type: ignore[no-untyped-def]
-    """Return the legal action that has `left` legal ones before it, -1 if there is none."""
-    for i in range(mask.shape[0]):
-        if mask[i]:
-            if left == 0:
-                return i
-            left -= 1
-    return -1
+def legal_bits(mask, first):  # type: ignore[no-untyped-def]
+    """Return a bit for each of up to `LANES` actions from `first` on, the lowest for `first`: 1 where it is legal."""
+    size = mask.shape[0]
+    if first + LANES <= size:
+        return ones(mask, first)
+    if size >= LANES:
+        return ones(mask, size - LANES) >> (first + LANES - size)
+    bits = 0
+    for i in range(first, size):
+        bits |= (1 if mask[i] else 0) << (i - first)
+    return bits
+
+
+def _nth_plainly(mask, left):  # type: ignore[no-untyped-def]
+    found = np.flatnonzero(mask)
+    return int(found[left]) if 0 <= left < len(found) else -1
 
 
 @rule
-def count_legal(mask):  # type: ignore[no-untyped-def]
+def _nth_in_lanes(mask, left):  # type: ignore[no-untyped-def]
+    """Return the legal action that has `left` legal ones before it, -1 if there is none."""
+    for first in range(0, mask.shape[0], LANES):
+        bits = np.int64(legal_bits(mask, first))
+        here = count_ones(bits)
+        if left < here:
+            for _ in range(left):
+                bits &= bits - 1
+            return first + lowest_one(bits)
+        left -= here
+    return -1
+
+
+def _count_plainly(mask):  # type: ignore[no-untyped-def]
+    return int(np.count_nonzero(mask))
+
+
+@rule
+def _count_in_lanes(mask):  # type: ignore[no-untyped-def]
     """Return the number of legal actions."""
     count = 0
-    for i in range(mask.shape[0]):
-        count += int(mask[i])
+    for first in range(0, mask.shape[0], LANES):
+        count += count_ones(np.int64(legal_bits(mask, first)))
     return count
+
+
+nth_legal: Any = _nth_in_lanes if JIT else _nth_plainly
+count_legal: Any = _count_in_lanes if JIT else _count_plainly
 
 
 @kernel
@@ -195,5 +227,5 @@ def sample_one(mask, stream):  # type: ignore[no-untyped-def]
 def sample(masks: NDArray[np.int8], rng: np.random.Generator) -> NDArray[np.int64]:
     """Return a uniformly random legal action for every row of `masks`, shape (n,), int64 (-1 where none is legal)."""
     actions = np.empty(len(masks), np.int64)
-    sample_rows(masks, rng.integers(0, 2**32, len(masks), np.uint32), actions)
+    sample_rows(np.ascontiguousarray(masks), rng.integers(0, 2**32, len(masks), np.uint32), actions)
     return actions

@@ -34,6 +34,8 @@ _HALF = ir.VectorType(_BYTE, HALF)
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, lanes: Any = _BYTES) -> Any:
+    if kind.layout != "C":
+        raise TypeError(f"an array of bytes that lie side by side is needed here, not {kind}")
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [at]), lanes.as_pointer())
 
