@@ -57,7 +57,7 @@ from patience_env.deals import draw_below, draw_card, reshuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
 from patience_env.games.poker_hands import SCORED, category, check_scoring, points_table
 from patience_env.jit import helper, rule
-from patience_env.lanes import copy_bytes, mark_zeros
+from patience_env.lanes import LANES, copy_bytes, count_ones, mark_zeros, write_bits
 
 SIDE = 5
 CARDS = 25
@@ -196,14 +196,19 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
         span = state.span
         top, bottom = max(span[1] - 4, 0), min(span[0] + 5, CANVAS)
         columns = (1 << min(span[2] + 5, CANVAS)) - (1 << max(span[3] - 4, 0))
+        low = 0  # a bit for each cell that is free: of the first seven rows, and of the other two
+        high = 0
         for row in range(CANVAS):
-            free = 0
-            if top <= row < bottom:
-                free = touched(state, row) & ~state.filled[row] & columns
-            for column in range(CANVAS):
-                bit = (free >> column) & 1
-                mask[CANVAS * row + column] = bit
-                count += bit
+            free = touched(state, row) & ~state.filled[row] & columns
+            free = np.int64(free if top <= row < bottom else 0)
+            if row < 7:
+                low |= free << (CANVAS * row)
+            else:
+                high |= free << (CANVAS * (row - 7))
+        count = count_ones(low) + count_ones(high)
+        write_bits(mask, 0, low)
+        write_bits(mask, LANES, (low >> LANES) | (high << 31))
+        write_bits(mask, CANVAS * CANVAS - LANES, (low >> 49) | (high << 14))
     else:
         count = CARDS - state.placed
         mark_zeros(mask, 0, state.cells, 0, CARDS)
