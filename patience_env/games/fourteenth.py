@@ -244,33 +244,25 @@ def can_be_completed(wanted, cards, first, second):  # type: ignore[no-untyped-d
 
 
 @rule
-def swaps_that_complete(wanted, first, closed):  # type: ignore[no-untyped-def]
-    """Return a bit for each place not `closed` whose card, swapped to `first`, meets one that stays, not `closed`."""
-    open_places = ALL_PLACES & ~closed & ~(1 << first)
-    return meeting(wanted, LINE[first] & open_places, LINES, 0) & open_places
-
-
-@rule
-def three_places(wanted, first, second, closed):  # type: ignore[no-untyped-def]
-    """Return a bit for each place of such a swap: the two and the first of those that the card meets."""
-    thirds = wanted[second] & LINE[first] & ~closed
-    return (1 << first) | (1 << second) | (thirds & -thirds)
-
-
-@rule
-def any_swap_begins(wanted, spaces):  # type: ignore[no-untyped-def]
+def any_swap_begins(state, cards):  # type: ignore[no-untyped-def]
     """Tell, where there is no fourteen, that every first swap can be completed; False when in doubt.
 
-    Three swaps are sought, each of which alone makes a fourteen with a card that stays, and no two of which share any
-    of these three places. A first swap of two places touches at most two of them; the third can still complete it.
+    Three swaps are sought, each of which alone brings a card into line with one that it makes fourteen with, and no two
+    of which share any of these three places. A first swap of two places touches at most two of the swaps; the third can
+    still complete it. `cards` holds a bit for each place with a card.
     """
-    used = spaces
+    unused = cards
     found = 0
-    for first in range(PLACES):
-        if not (used >> first) & 1:
-            seconds = swaps_that_complete(wanted, first, used)
-            if seconds:
-                used |= three_places(wanted, first, lowest_one(seconds), used)
+    movable = cards
+    while movable:
+        first = lowest_one(movable)
+        movable &= movable - 1
+        partners = np.int64(partners_of(state, first)) & unused
+        if partners and (unused >> first) & 1:
+            partner = partners & -partners
+            ends = LINE[lowest_one(partners)] & unused & ~(1 << first)
+            if ends:
+                unused &= ~((1 << first) | partner | (ends & -ends))
                 found += 1
                 if found == 3:
                     return True
@@ -280,14 +272,13 @@ def any_swap_begins(wanted, spaces):  # type: ignore[no-untyped-def]
 @helper
 def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
     """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are."""
-    spaces = np.int64(state.have[0])
+    cards = ~np.int64(state.have[0]) & ALL_PLACES
+    if any_swap_begins(state, cards):
+        return _mark_cards(mask, np.uint64(PAIRS), state.cells, np.uint64(0))
     wanted = words()
     for place in range(PLACES):
         wanted[place] = partners_of(state, place)
-    if any_swap_begins(wanted, spaces):
-        return _mark_cards(mask, np.uint64(PAIRS), state.cells, np.uint64(0))
     clear_swaps(mask)
-    cards = ~spaces & ALL_PLACES
     count = 0
     firsts = cards
     while firsts:
@@ -314,17 +305,19 @@ def mark_second_swaps(state, mask):  # type: ignore[no-untyped-def]
     now has no part in the swap, or if the swap brings either card into line with a third that it makes one with.
     """
     wanted = words()
-    fewer = words()  # at n: a bit for each place that has part in fewer than n fourteens
-    for number in range(MOST_AT_ONCE + 2):
-        fewer[number] = 0
     twice = 0
     for place in range(PLACES):
         wanted[place] = partners_of(state, place)
-        parts = count_ones(wanted[place] & LINE[place])
-        twice += parts
-        fewer[parts + 1] |= 1 << place
-    for number in range(1, MOST_AT_ONCE + 2):
-        fewer[number] |= fewer[number - 1]
+        twice += count_ones(wanted[place] & LINE[place])
+    fewer = words()  # at n: a bit for each place that has part in fewer than n fourteens
+    fewer[0] = 0
+    if twice:
+        for number in range(1, MOST_AT_ONCE + 2):
+            fewer[number] = 0
+        for place in range(PLACES):
+            fewer[count_ones(wanted[place] & LINE[place]) + 1] |= 1 << place
+        for number in range(1, MOST_AT_ONCE + 2):
+            fewer[number] |= fewer[number - 1]
     clear_swaps(mask)
     count = 0
     firsts = ~np.int64(state.swapped | state.have[0]) & ALL_PLACES
