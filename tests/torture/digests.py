@@ -2,8 +2,9 @@
 
 A digest covers every action, reward, mask and observation of random play from deal numbers. `tests/data/digests.json`
 holds those of 1,000 games of each id (`python tests/torture/digests.py --record` writes it); here they are made again
-in processes of their own: twice, without compilation, with one thread and two, and by other interpreters (name them by
-`--set pythons=PYTHON,PYTHON`; each needs numpy, numba and gymnasium only).
+in processes of their own: twice, without compilation (of all games by `--full` only), with one thread and two, and by
+other interpreters (name them by `--set pythons=PYTHON,PYTHON`; each needs numpy, numba and gymnasium only).
+`--set ways=one,two,plain,networks,pythons,states` goes those ways alone and keeps the figures of the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from patience_env.kernels import OVER, sample_rows
 from patience_env.table import Rows
 from torture.report import Budget, Section
 
-NAME, TITLE, SHARE = "digests", "The same numbers everywhere", 0.16
+NAME, TITLE, SHARE = "digests", "The same numbers everywhere", 0.22
 GOLDEN = Path(__file__).resolve().parent.parent / "data" / "digests.json"
 FIRST_DEAL, GAMES, FEW = 9_000_000, 1_000, 20
 PLAYED = 12  # deals that each agent plays
@@ -149,14 +151,17 @@ def installed_tree() -> Path:
     return folder
 
 
-def ask(python: str, tree: Path | None, words: list[str], **variables: str) -> dict[str, Any]:
-    """Let another process make the digests, with the package of `tree` or this one's; return them, or an error."""
+def ask(python: str, tree: Path | None, words: list[str], seconds: float | None, **variables: str) -> dict[str, Any]:
+    """Let another process make the digests, with the package of `tree` or this one's; return them, or an error.
+
+    After `seconds` it is ended, and TimeoutExpired is raised.
+    """
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
     if tree is not None:
         environment["PYTHONPATH"] = str(tree)
     done = subprocess.run(
         [python, "-P" if _knows_safe_path(python) else "-s", str(Path(__file__).resolve()), *words],
-        capture_output=True, text=True, env=environment, timeout=3600, check=False,
+        capture_output=True, text=True, env=environment, timeout=seconds, check=False,
     )  # fmt: skip
     if done.returncode:
         return {"error": done.stderr[-600:]}
@@ -232,11 +237,56 @@ print(json.dumps({"played": played, "touched": touched}))
 """
 
 
+@dataclass(frozen=True)
+class Way:
+    """A way of running that must not change the numbers.
+
+    Attributes:
+        name: by which `--set ways=NAME` chooses it.
+        what: as the page tells it.
+        words, variables: for the process that makes the digests.
+        python: the interpreter, where it is another.
+    """
+
+    name: str
+    what: str
+    words: tuple[str, ...] = ("--whole", "--agents")
+    variables: dict[str, str] = field(default_factory=dict)
+    python: str = ""
+
+
+def ways_of(budget: Budget) -> list[Way]:
+    """Return the ways in the order of the page."""
+    count = GAMES if budget.full else FEW
+    found = [
+        Way("one", "a process with one thread", variables=_threads(1)),
+        Way("two", "another process, with two threads", variables={**_threads(2), "PYTHONHASHSEED": "7"}),
+        Way(
+            "plain",
+            f"without compilation, {count:,} games an id",
+            ("--whole",) if budget.full else (),
+            {"NUMBA_DISABLE_JIT": "1"},
+        ),
+    ]
+    found += [Way("networks", f"networks, torch with {n} threads", ("--networks", str(n))) for n in (1, 2)]
+    pythons = [python for python in budget.extra.get("pythons", "").split(",") if python]
+    return [*found, *(Way("pythons", versions_of(python), ("--whole",), python=python) for python in pythons)]
+
+
+def versions_of(python: str) -> str:
+    """Return the versions of an interpreter and what it has installed."""
+    code = (
+        "import sys, numpy, numba, gymnasium; print(sys.version.split()[0], numpy.__version__, "
+        "numba.__version__, gymnasium.__version__)"
+    )
+    told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.split()
+    return "Python {}, numpy {}, numba {}, gymnasium {}".format(*told) if len(told) == 4 else "another Python"
+
+
 def run(budget: Budget) -> Section:
     """Make the digests in every way and compare them with the golden ones."""
     section = Section(NAME, TITLE)
     golden = json.loads(GOLDEN.read_text("utf-8"))["games"]
-    here = sys.executable
     if budget.short:
         found = measure(False, jit.JIT)
         section.check(
@@ -244,71 +294,63 @@ def run(budget: Budget) -> Section:
             _told(found, golden),
             not differences(found, golden),
         )
-    else:
-        whole = ["--whole", "--agents"]
-        for name, words, variables in (
-            ("a process with one thread", whole, _threads(1)),
-            ("another process, with two threads", whole, {**_threads(2), "PYTHONHASHSEED": "7"}),
-            ("without compilation, 20 games an id", [], {"NUMBA_DISABLE_JIT": "1"}),
-        ):
-            if budget.left() < LEAST:
-                section.note(f"No time was left for: {name}.")
-                continue
-            found = ask(here, None, words, **variables)
-            section.amount += 0.1
-            section.check(
-                f"digests that differ from the golden ones: {name}",
-                _told(found, golden),
-                not differences(found, golden),
-            )
-        for threads in (1, 2):
-            if budget.left() < LEAST:
-                section.note(f"No time was left for: networks, torch with {threads} threads.")
-                continue
-            section.amount += 0.05
-            found = ask(here, None, ["--networks", str(threads)])
-            section.check(
-                f"games of the networks ppo and value that differ, torch with {threads} threads",
-                _told(found, golden),
-                not differences(found, golden),
-            )
-        _others(section, budget, golden)
-    if not budget.short and budget.left() < LEAST:
-        section.note("No time was left for the global random states.")
+        section.check(*_states(budget, None)[:3])
         return section
-    done = subprocess.run([here, "-c", STATES, "1" if budget.short else "3"], capture_output=True, text=True,
-                          cwd=budget.folder, check=False, timeout=3600)  # fmt: skip
-    told = json.loads(done.stdout) if done.returncode == 0 else {"played": 0, "touched": [done.stderr[-500:]]}
-    section.check(
-        "environments and agents that touch the global states of random, numpy.random or torch",
-        f"{', '.join(told['touched']) or 'none'} ({len(game_ids())} games, {told['played']} agents)",
-        not told["touched"] and told["played"] > 0,
-    )
+    chosen = [name for name in budget.extra.get("ways", "").split(",") if name]
+    if chosen:
+        section.data = dict(budget.previous)
+        section.parts = dict.fromkeys(section.data, False)
+    late = []
+    for way in ways_of(budget):
+        if chosen and way.name not in chosen:
+            continue
+        try:
+            if budget.left() < LEAST:
+                raise subprocess.TimeoutExpired(way.what, 0)
+            tree = installed_tree() if way.python else None
+            found = ask(way.python or sys.executable, tree, list(way.words), _timeout(budget), **way.variables)
+        except subprocess.TimeoutExpired:
+            late.append(way.what)
+            continue
+        held = not differences(found, golden)
+        told = f"digests that differ from the golden ones: {way.what}"
+        section.data[way.what] = [told, _told(found, golden), held, way.words == ("--whole",)]
+        section.parts[way.what] = True
+        print(f"  {way.what}: {_told(found, golden)}", flush=True)
+    if not chosen or "states" in chosen:
+        try:
+            if budget.left() < LEAST:
+                raise subprocess.TimeoutExpired("states", 0)
+            section.data["states"] = _states(budget, _timeout(budget))
+            section.parts["states"] = True
+        except subprocess.TimeoutExpired:
+            late.append("the global random states")
+    for told, numbers, held, _ in section.data.values():
+        section.check(told, numbers, held)
+    # Without compilation, 1,000 games are worth as much as all else.
+    section.amount = sum(0.1 + 0.5 * whole for _, _, _, whole in section.data.values())
+    if late:
+        section.note(f"No time was left for: {'; '.join(late)}.")
+    if "pythons" not in budget.extra and not any(what.startswith("Python ") for what in section.data):
+        section.note("Other interpreters were not named (`--set pythons=PYTHON,PYTHON`).")
     return section
 
 
-def _others(section: Section, budget: Budget, golden: dict[str, Any]) -> None:
-    pythons = [python for python in budget.extra.get("pythons", "").split(",") if python]
-    if not pythons:
-        section.note("Other interpreters were not named (`--set pythons=PYTHON,PYTHON`).")
-    for python in pythons:
-        if budget.left() < LEAST:
-            section.note("No time was left for other interpreters.")
-            break
-        code = (
-            "import sys, numpy, numba, gymnasium; print(sys.version.split()[0], numpy.__version__, "
-            "numba.__version__, gymnasium.__version__)"
-        )
-        told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-        versions = told.stdout.split()
-        name = (
-            "Python {}, numpy {}, numba {}, gymnasium {}".format(*versions) if len(versions) == 4 else "another Python"
-        )
-        found = ask(python, installed_tree(), ["--whole"])
-        section.amount += 0.1
-        section.check(
-            f"digests that differ from the golden ones: {name}", _told(found, golden), not differences(found, golden)
-        )
+def _timeout(budget: Budget) -> float | None:
+    return budget.left() if budget.bounded else None
+
+
+def _states(budget: Budget, seconds: float | None) -> list[Any]:
+    """Return the line about the global random states."""
+    done = subprocess.run([sys.executable, "-c", STATES, "1" if budget.short else "3"], capture_output=True, text=True,
+                          cwd=budget.folder, check=False, timeout=seconds)  # fmt: skip
+    told = json.loads(done.stdout) if done.returncode == 0 else {"played": 0, "touched": [done.stderr[-500:]]}
+    return [
+        "environments and agents that touch the global states of random, numpy.random or torch",
+        f"{', '.join(told['touched']) or 'none'} ({len(game_ids())} games, {told['played']} agents)",
+        not told["touched"] and told["played"] > 0,
+        False,
+    ]
 
 
 def _threads(count: int) -> dict[str, str]:

@@ -21,9 +21,11 @@ from torture.digests import installed_tree
 from torture.kills import Launcher
 from torture.report import Budget, Section
 
-NAME, TITLE, SHARE = "processes", "Processes, caches and disks", 0.20
+NAME, TITLE, SHARE = "processes", "Processes, caches and disks", 0.28
 LONGEST = 900.0
 METHODS = ("fork", "spawn", "forkserver")
+CROWD = 8  # processes that compile at once
+COMPILED = [30.0]  # seconds that a game last took to compile
 
 WORKERS = """
 import sys
@@ -105,6 +107,11 @@ print(env.step(-1)[1])
 """
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def start(code: str, *words: str, **settings: Any) -> subprocess.Popen[str]:
     """Start Python code in a process of its own."""
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **settings.pop("variables", {})}
@@ -113,6 +120,18 @@ def start(code: str, *words: str, **settings: Any) -> subprocess.Popen[str]:
     command = [*settings.pop("before", ()), sys.executable, "-c", code, *words]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=variables, **pipes, **settings)
+
+
+def one_by_one(kinds: list[str], methods: tuple[str, ...], budget: Budget) -> Iterator[tuple[str, str]]:
+    """Yield a kind of workers and a start method, all pairs or as many as there is time for."""
+    longest = 0.0
+    for method in methods:
+        for kind in kinds:
+            if budget.bounded and budget.left() < 1.5 * longest:
+                return
+            began = time.monotonic()
+            yield kind, method
+            longest = max(longest, time.monotonic() - began)
 
 
 def finish(process: subprocess.Popen[str], seconds: float = LONGEST) -> tuple[bool, str]:
@@ -133,33 +152,43 @@ def workers(section: Section, budget: Budget) -> None:
     with_sb3 = find_spec("stable_baselines3") and not budget.short
     kinds = ["AsyncVectorEnv"] + (["SubprocVecEnv"] if with_sb3 else [])
     methods = METHODS[:1] if budget.short else METHODS
-    wrong = []
-    for kind in kinds:
-        for method in methods:
-            process = subprocess.Popen(
-                [sys.executable, "-P", str(script), kind, method, "Calculation-v0"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=budget.folder,
-            )  # fmt: skip
-            held, told = finish(process, 300.0)
-            if not held or told != "alike":
-                wrong.append(f"{kind} {method}: {told}")
+    wrong, count = [], 0
+    for kind, method in one_by_one(kinds, methods, budget):
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(script), kind, method, "Calculation-v0"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=budget.folder,
+        )  # fmt: skip
+        held, told = finish(process, 300.0)
+        count += 1
+        if not held or told != "alike":
+            wrong.append(f"{kind} {method}: {told}")
     section.check(
         f"workers ({', '.join(methods)}; {', '.join(kinds)}) that hang, die or play otherwise after kernels ran in "
         "their parent",
-        f"{len(wrong)} of {len(kinds) * len(methods)} {'; '.join(wrong)[:600]}",
+        f"{len(wrong)} of {count} {'; '.join(wrong)[:600]}",
         not wrong,
     )
+    if count < len(kinds) * len(methods):
+        section.note(f"The time sufficed for {count} of {len(kinds) * len(methods)} kinds of workers.")
 
 
 def stampede(section: Section, budget: Budget) -> None:
     """Let eight processes compile at once into an empty cache; a ninth must find everything there."""
     cache = budget.folder / "stampede"
     cache.mkdir()
-    games = ["Calculation-v0", "Fortress-v0"]
+    games, crowd = ["Calculation-v0", "Fortress-v0"], CROWD
+    if budget.bounded:
+        # A game takes as long to compile as one did for `versions`; the cores are shared by all.
+        rounds = budget.left() / (1.3 * COMPILED[-1])
+        games = games[: 1 if rounds < 2 * (CROWD / cores() + 1) else 2]
+        crowd = min(int((rounds / len(games) - 1) * cores()), CROWD)
+        if crowd < 2:
+            section.note("No time was left for processes that compile at once into an empty cache.")
+            return
     began = time.monotonic()
     variables = {"NUMBA_CACHE_DIR": str(cache)}
-    processes = [start(PLAY, *(games if i % 2 else games[::-1]), variables=variables) for i in range(8)]
-    with ThreadPoolExecutor(8) as pool:
+    processes = [start(PLAY, *(games if i % 2 else games[::-1]), variables=variables) for i in range(crowd)]
+    with ThreadPoolExecutor(crowd) as pool:
         ends = list(pool.map(finish, processes))
     told = [json.loads(text)["digests"] for held, text in ends if held]
     faults = [text for held, text in ends if not held]
@@ -167,11 +196,12 @@ def stampede(section: Section, budget: Budget) -> None:
     ninth = json.loads(text) if held else {"digests": None, "missed": text}
     alike = all(one == ninth["digests"] for one in told)
     section.check(
-        "of eight processes that compile two games at once into an empty cache, those that fail or play otherwise",
+        f"of {crowd} processes that compile {' and '.join(games)} at once into an empty cache, those that fail or play "
+        "otherwise",
         f"{len(faults) + (0 if alike else 1)} ({time.monotonic() - began:.0f} s) {'; '.join(faults)[:400]}",
         not faults and alike,
     )
-    section.check("what a ninth process must compile itself", ninth["missed"], ninth["missed"] == 0)
+    section.check("what one more process must compile itself", ninth["missed"], ninth["missed"] == 0)
 
 
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount -t tmpfs -o ro tmpfs "$2" && shift 2 && '
@@ -287,7 +317,10 @@ def versions(section: Section, budget: Budget) -> None:
     for text in (old, new, old):
         file.write_text(text, "utf-8")
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        began = time.monotonic()
         told.append(finish(start(FORFEIT, variables=variables))[1])
+        if text is new:
+            COMPILED.append(time.monotonic() - began)
     folders = len(list(cache.glob("patience-*")))
     section.check(
         "two versions of the same size and time, installed in turn in one place: rewards of an illegal action",
@@ -304,8 +337,8 @@ def run(budget: Budget) -> Section:
     section.amount = 0.2 if budget.short else 0.4
     if budget.short or not jit.JIT:
         return section
-    for part in (versions, read_only, stampede):
-        if budget.left() < 40:
+    for part, least in ((versions, 3 * COMPILED[0]), (read_only, COMPILED[0]), (stampede, 0.0)):
+        if budget.left() < least:
             section.note(f"No time was left for: {textwrap.shorten(str(part.__doc__), 200)}")
             continue
         part(section, budget)

@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any
 
 
+class TimeUpError(BaseException):
+    """The time of a section is over: it is to tell at once what it has."""
+
+
+JOURNAL: list[Path] = []  # the file, if any, into which what a section finds is written at once
+
+
 @dataclass
 class Budget:
     """What a section may spend.
@@ -37,6 +44,11 @@ class Budget:
         """Return the seconds that are left; without end where the whole amount is asked for."""
         return float("inf") if self.full else self.seconds - (time.monotonic() - self.began)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the time decides how much is done."""
+        return not (self.short or self.full)
+
 
 @dataclass
 class Line:
@@ -60,6 +72,9 @@ class Section:
         amount: how much of the whole was done, 0 to 1 (more where more than that was tried).
         version: of the package.
         command, when, seconds: how the figures were made.
+        parts: the parts that can be run one by one (games, commands), and whether each was run now or is an earlier
+            run's.
+        made: command, when and seconds of each part's run.
         again: shorter runs of the same version, made since, in which every line held too.
     """
 
@@ -74,17 +89,21 @@ class Section:
     when: str = ""
     version: str = ""
     amount: float = 0.0
+    parts: dict[str, bool] = field(default_factory=dict)
+    made: dict[str, list[Any]] = field(default_factory=dict)
     again: list[str] = field(default_factory=list)
 
     def check(self, what: str, found: object, held: bool) -> None:
         """Add a line and print it."""
         line = Line(what, str(found), bool(held))
         self.lines.append(line)
+        _write_down(line=asdict(line))
         print(f"  [{'held' if line.held else 'BROKEN'}] {line.what}: {line.found}", flush=True)
 
     def note(self, text: str) -> None:
         """Add a note and print it."""
         self.notes.append(text)
+        _write_down(note=text)
         print(f"  note: {text}", flush=True)
 
     @property
@@ -92,15 +111,61 @@ class Section:
         """Whether every line held."""
         return all(line.held for line in self.lines)
 
+    def sign(self, command: str, when: str, version: str, known: Section | None) -> None:
+        """Say how the figures were made; those of parts that were not run now come from `known`."""
+        self.command, self.when, self.version = command, when, version
+        for part, now in self.parts.items():
+            if now or known is None:
+                self.made[part] = [command, when, self.seconds]
+            else:
+                self.made[part] = known.made.get(part) or [known.command, known.when, known.seconds]
+
+    def origin(self) -> list[str]:
+        """Return the lines of the page that tell which commands made the figures."""
+        runs: dict[str, dict[str, float]] = {}
+        for command, when, seconds in self.made.values() or [[self.command, self.when, self.seconds]]:
+            runs.setdefault(when, {})[command] = seconds
+        told = [
+            f"{', '.join(f'`{command}`' for command in commands)} ({when}; {sum(commands.values()):.0f} s)"
+            for when, commands in runs.items()
+        ]
+        return told if len(told) == 1 else [f"* {one}" for one in told]
+
+
+def _write_down(**found: Any) -> None:
+    for path in JOURNAL:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(found) + "\n")
+
+
+def from_journal(path: Path, name: str, title: str) -> Section:
+    """Return what a section had found until it was ended."""
+    section = Section(name, title)
+    for text in path.read_text("utf-8").splitlines() if path.is_file() else []:
+        found = json.loads(text)
+        if "line" in found:
+            section.lines.append(Line(**found["line"]))
+        else:
+            section.notes.append(found["note"])
+    return section
+
 
 def read_sections(path: Path) -> dict[str, Section]:
     """Return the sections of an earlier run's JSON, or none."""
     if not path.is_file():
         return {}
     found = json.loads(path.read_text("utf-8"))["sections"]
-    return {
-        name: Section(**{**facts, "lines": [Line(**line) for line in facts["lines"]]}) for name, facts in found.items()
-    }
+    return {name: read_section(facts) for name, facts in found.items()}
+
+
+def read_whole(path: Path) -> str:
+    """Return what an earlier JSON tells of the last run of all sections."""
+    return str(json.loads(path.read_text("utf-8")).get("whole", "")) if path.is_file() else ""
+
+
+def read_section(facts: dict[str, Any]) -> Section:
+    """Return a section from JSON."""
+    return Section(**{**facts, "lines": [Line(**line) for line in facts["lines"]]})
 
 
 def settle(known: Section | None, fresh: Section) -> Section:
@@ -113,10 +178,10 @@ def settle(known: Section | None, fresh: Section) -> Section:
     return replace(known, again=[*(one for one in known.again if not one.startswith(f"`{fresh.command}` ")), told])
 
 
-def as_json(sections: Mapping[str, Section]) -> str:
-    """Return the sections as JSON."""
+def as_json(sections: Mapping[str, Section], whole: str = "") -> str:
+    """Return the sections as JSON, and what is to be told of the last run of all of them."""
     facts: dict[str, Any] = {name: asdict(section) for name, section in sections.items()}
-    return json.dumps({"sections": facts}, indent=1) + "\n"
+    return json.dumps({"whole": whole, "sections": facts}, indent=1) + "\n"
 
 
 def table(rows: Iterable[Iterable[str]]) -> list[str]:
@@ -126,8 +191,8 @@ def table(rows: Iterable[Iterable[str]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
-def as_markdown(sections: Iterable[Section], missing: Iterable[str] = ()) -> str:
-    """Return the page; `missing` names the sections that have not been run."""
+def as_markdown(sections: Iterable[Section], missing: Iterable[str] = (), whole: str = "") -> str:
+    """Return the page; `missing` names the sections that have not been run, `whole` tells of a run of all."""
     out = [
         "# Reliability",
         "",
@@ -136,8 +201,10 @@ def as_markdown(sections: Iterable[Section], missing: Iterable[str] = ()) -> str
         "is known, its figures stay, and the shorter runs in which every line held again are named below them.",
         "Continuous integration runs the short form of every section (`tests/torture/test_torture.py`).",
     ]
+    if whole:
+        out += ["", whole]
     for section in sections:
-        out += ["", f"## {section.title}", "", f"`{section.command}` ({section.when}; {section.seconds:.0f} s)", ""]
+        out += ["", f"## {section.title}", "", *section.origin(), ""]
         rows = [["what must hold", "found", "held"]]
         rows += [[line.what, line.found, "yes" if line.held else "**NO**"] for line in section.lines]
         out += table(rows)

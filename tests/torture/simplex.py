@@ -145,16 +145,15 @@ def run(budget: Budget) -> Section:
         return section
     tiny = TINY if budget.short else {}
     wild_steps = 1_000 if budget.short else WILD
-    bounded = not (budget.short or budget.full)
     with tempfile.TemporaryDirectory() as wild:
         done, _, fault, checked = go(
-            Path(wild), wild_steps, max(budget.left() / 240, 0.1) if bounded else None,
+            Path(wild), wild_steps, max(budget.left() / 300, 0.1) if budget.bounded else None,
             learning_rate=0.05, final_learning_rate=0.05, max_grad_norm=1e6, clip_range=1.0, **tiny,
         )  # fmt: skip
     _tell(section, f"{done:,} steps at a learning rate of 0.05", fault, checked.made, checked.unchecked)
     folder = budget.folder / "run" if budget.short else Path(budget.extra.get("simplex", FOLDER))
     wanted = 1_000 if budget.short else WANTED
-    goes = long_run(folder, wanted, max(budget.left() - 20, 10) if bounded else None, **tiny)
+    goes = long_run(folder, wanted, max(budget.left() - 10, 5) if budget.bounded else None, **tiny)
     told, seconds = sum(go["to"] - go["from"] for go in goes), sum(go["seconds"] for go in goes)
     how = (
         f"{told:,} steps ({told / max(seconds, 1e-9):,.0f} a second, {len(goes)} {'go' if len(goes) == 1 else 'goes'})"

@@ -17,6 +17,7 @@ and keeps the figures of the others.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections import Counter
@@ -38,7 +39,7 @@ from patience_env.kernels import DEAL, ILLEGAL, OVER, STEP, advance_rows, count_
 from patience_env.table import Rows
 from patience_env.vector import PatienceVectorEnv
 from patience_env.verbs import legal
-from torture.report import Budget, Section
+from torture.report import Budget, Section, TimeUpError
 
 NAME, TITLE, SHARE = "steps", "Random legal steps", 0.30
 WANTED = 10_000_000
@@ -429,24 +430,26 @@ def run(budget: Budget) -> Section:
     games = [game_id for game_id in budget.extra.get("games", "").split(",") if game_id] or list(game_ids())
     known = {kind: dict(budget.previous.get(kind, {})) for kind in PLAN} if "games" in budget.extra else {}
     section.data = {kind: known.get(kind, {}) for kind in PLAN}
-    for number, game_id in enumerate(games):
-        for rest, (kind, (_, wanted)) in enumerate(PLAN.items()):
-            amount = wanted if not budget.short else SHORT[kind][0 if jit.JIT else 1]
-            # What quick games leave is shared by those to come.
-            shares = [share for share, _ in PLAN.values()]
-            coming = sum(shares[rest:]) + sum(shares) * (len(games) - number - 1)
-            seconds = budget.left() * shares[rest] / coming
-            if budget.full and kind == "oracle":
-                seconds = 5.0
-            arguments: dict[str, Any] = {"games": 16} if budget.short and kind == "batched" else {}
-            KINDS[kind](game_id, 1, time.monotonic() + 1, 1, **arguments)  # compiles
-            played = KINDS[kind](game_id, amount, time.monotonic() + seconds, budget.seed + number, **arguments)
-            section.data[kind][game_id] = asdict(played)
-            print(f"  {game_id} {kind}: {played.steps:,} in {played.seconds:.0f} s {played.faults[:2]}", flush=True)
+    section.parts = dict.fromkeys(section.data["oracle"], False)
+    with contextlib.suppress(TimeUpError):
+        for number, game_id in enumerate(games):
+            if section.parts and budget.left() <= 0:
+                break
+            for rest, kind in enumerate(PLAN):
+                # What quick games leave is shared by those to come.
+                shares = [share for share, _ in PLAN.values()]
+                coming = sum(shares[rest:]) + sum(shares) * (len(games) - number - 1)
+                played = _play(kind, game_id, budget, shares[rest] / coming, budget.seed + number)
+                section.data[kind][game_id] = asdict(played)
+                print(f"  {game_id} {kind}: {played.steps:,} in {played.seconds:.0f} s {played.faults[:2]}", flush=True)
+            section.parts[game_id] = True
     totals = {
-        kind: {game_id: Tally(**section.data[kind][game_id]) for game_id in game_ids() if game_id in section.data[kind]}
+        kind: {game_id: Tally(**section.data[kind][game_id]) for game_id in game_ids() if game_id in section.parts}
         for kind in PLAN
     }
+    if not section.parts:
+        section.note("No time was left for a game.")
+        return section
     section.tables.append(
         [["game", *PLAN, "episodes", "replayed", "cards counted", "growth of memory"]]
         + [_row(game_id, totals) for game_id in totals["oracle"]]
@@ -455,6 +458,17 @@ def run(budget: Budget) -> Section:
     done = [min(one.steps / PLAN[kind][1], 1.0) for kind, of_kind in totals.items() for one in of_kind.values()]
     section.amount = sum(done) / (len(PLAN) * len(game_ids()))
     return section
+
+
+def _play(kind: str, game_id: str, budget: Budget, share: float, seed: int) -> Tally:
+    """Play a game by a kind of steps for a share of the time that is left."""
+    end = time.monotonic() + 5.0 if budget.full and kind == "oracle" else float("inf")
+    if budget.bounded:
+        end = time.monotonic() + max(budget.left(), 0.0) * share
+    amount = PLAN[kind][1] if not budget.short else SHORT[kind][0 if jit.JIT else 1]
+    arguments: dict[str, Any] = {"games": 16} if budget.short and kind == "batched" else {}
+    KINDS[kind](game_id, 1, time.monotonic() + 1, 1, **arguments)  # compiles
+    return KINDS[kind](game_id, amount, max(end, time.monotonic() + 1.0), seed, **arguments)
 
 
 def _row(game_id: str, totals: dict[str, dict[str, Tally]]) -> list[str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,8 +18,8 @@ import pytest
 from patience_env import __version__, jit
 from patience_env.game import game_ids, get_game
 from playing import scaled
-from torture import digests, fuzz, fuzz_targets, run, steps
-from torture.report import Budget, Line, Section, as_json, as_markdown, read_sections, settle
+from torture import digests, fuzz, fuzz_targets, kills, run, steps
+from torture.report import Budget, Line, Section, TimeUpError, as_json, as_markdown, read_sections, settle
 
 every_game = pytest.mark.parametrize("game_id", game_ids())
 LOOPED = ("PatiencePoker-v0", "Sultan-v0")
@@ -200,6 +206,90 @@ def test_no_old_figures_hide_news(known: Section | None, fresh: Section) -> None
     assert settle(known, fresh) is fresh
 
 
+def in_parts(command: str, *now: str) -> Section:
+    section = made(1.0, command=command)
+    section.parts, section.seconds = {"a": "a" in now, "b": "b" in now, "c": "c" in now}, 5.0
+    return section
+
+
+def test_a_run_of_one_part_joins_those_of_the_others() -> None:
+    known = in_parts("python x")  # an older page does not say which run made which part
+    known.when = "yesterday"
+    first = in_parts("python x --set games=b", "b")
+    first.sign(first.command, "today", "1", known)
+    second = in_parts("python x --set games=c", "c")
+    second.sign(second.command, "today", "1", first)
+    assert second.made == {
+        "a": ["python x", "yesterday", 5.0],
+        "b": ["python x --set games=b", "today", 5.0],
+        "c": ["python x --set games=c", "today", 5.0],
+    }
+    assert second.origin() == [
+        "* `python x` (yesterday; 5 s)",
+        "* `python x --set games=b`, `python x --set games=c` (today; 10 s)",
+    ]
+    whole = in_parts("python x", "a", "b", "c")
+    whole.sign(whole.command, "today", "1", second)
+    assert whole.origin() == ["`python x` (today; 5 s)"]
+
+
+def test_one_kind_of_kills_joins_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "find_spec", lambda name: name == "sb3_contrib")
+    monkeypatch.setattr(jit, "JIT", True)
+    monkeypatch.setattr(kills, "kill_often", lambda job, count, *_: kills.Course(kills=count, finished=1))
+    known = asdict(kills.Course(kills=20, finished=5))
+    extra = {"jobs": "line"}
+    section = kills.run(Budget(60.0, tmp_path, full=True, extra=extra, previous={"patience train": known}))
+    assert section.parts == {"patience train": False, "patience train-value --kind line": True}
+    assert section.data["patience train"] == known
+    assert len(section.lines) == 2
+    assert section.held
+    assert section.amount == pytest.approx(2 / len(kills.JOBS))
+    assert "Not killed for this page: patience train-value --kind value," in section.notes[-1]
+
+
+def test_a_section_that_takes_too_long_is_ended_with_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child"
+
+    def dawdle(budget: Budget) -> Section:
+        section = Section("steps", "Steps")
+        section.check("nothing breaks", 0, True)
+        process = subprocess.Popen(["sleep", "600"])
+        child.write_text(str(process.pid))
+        process.wait()
+        return section
+
+    monkeypatch.setattr(steps, "run", dawdle)
+    monkeypatch.setattr(run, "LEAST", 0.0)
+    began = time.monotonic()
+    section = run.run_section("steps", Budget(1.0, tmp_path / "work"))
+    assert time.monotonic() - began < 1.0 + run.OVER + run.GRACE + 1.0
+    assert section.lines == [Line("nothing breaks", "0", True)]
+    assert section.notes == ["Its time was over before it came to its end."]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child.read_text()), 0)
+
+
+def test_a_section_that_takes_too_long_can_tell_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(budget: Budget) -> Section:
+        section = Section("steps", "Steps", data={"a": 1})
+        with contextlib.suppress(TimeUpError):
+            time.sleep(600)
+        return section
+
+    monkeypatch.setattr(steps, "run", stop)
+    monkeypatch.setattr(run, "LEAST", 0.0)
+    assert run.run_section("steps", Budget(0.1, tmp_path / "work")).data == {"a": 1}
+
+
+def test_a_section_whose_process_dies_did_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "run", lambda budget: os.kill(os.getpid(), signal.SIGKILL))
+    section = run.run_section("steps", Budget(60.0, tmp_path / "work"))
+    assert [line.found for line in section.lines] == ["its process died"]
+
+
 def test_the_page_of_a_run_names_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pass_by(budget: Budget) -> Section:
         assert budget.previous == {}
@@ -225,5 +315,7 @@ def test_a_section_that_fails_is_a_line_that_did_not_hold(tmp_path: Path, monkey
     section = run.run_section("steps", Budget(60.0, tmp_path))
     assert not section.held
     assert "boom" in section.lines[0].found
+    bounded = run.run_section("steps", Budget(60.0, tmp_path / "work"))
+    assert "boom" in bounded.lines[0].found
     left = run.run_section("steps", Budget(1.0, tmp_path))
     assert (left.lines, left.notes, left.amount) == ([], ["The sections before it left no time."], 0.0)
