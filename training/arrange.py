@@ -26,6 +26,7 @@ from patience_env.agents.policy import Policy
 from patience_env.cards import card_text
 from patience_env.deals import check_deal, deck, named_deals
 from patience_env.games.patience_poker import CARDS, GAME, SIDE
+from patience_env.training.console import FAILED, fail
 from patience_env.training.evaluate import (
     Evaluation,
     IllegalChoiceError,
@@ -173,11 +174,9 @@ def command(
         best = best_arrangement(given, table, prove_seconds=prove, **settings)
         _show(report(best, table, seed), grid(best), json_file)
     except (TypeError, ValueError, ImportError, OSError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     except IllegalChoiceError as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(1) from None
+        fail(error, FAILED)
 
 
 def _given(cards: list[str], deal: int | None) -> list[str]:

@@ -28,14 +28,13 @@ import patience_env
 from patience_env.deals import named_deals, standard_deals
 from patience_env.game import game_ids, get_game, max_episode_steps
 from patience_env.training import play, watch
+from patience_env.training.console import BAD_INPUT, FAILED, fail
 from patience_env.training.engine_options import AddressOption, EngineOption, WorkersOption
 
 if TYPE_CHECKING:
     from patience_env.agents.policy import Policy
     from patience_env.training.evaluate import Evaluation, Paired
 
-BAD_INPUT = 2
-FAILED = 1
 WIDTH_OF_FILES = 160  # a table that goes to a file or a pipe is not squeezed to 80 columns
 
 app = typer.Typer(
@@ -44,12 +43,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-def fail(message: object, code: int = BAD_INPUT) -> NoReturn:
-    """Say in one line on stderr what was wrong, and exit."""
-    sys.stderr.write(f"patience: error: {' '.join(str(message).split())}\n")
-    raise typer.Exit(code)
 
 
 def _console(stderr: bool = False) -> Console:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from patience_env.training.console import fail
 from patience_env.training.models import MOST_FACTS
 from patience_env.training.train import CURVE, Point
 
@@ -79,8 +80,7 @@ def command(
                 typer.echo(f"{point.steps:14,} {point.seconds:9.0f} {point.mean:9.2f} {point.stderr:7.2f}")
         draw_curves(runs, out)
     except ValueError as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     typer.echo(f"picture: {out}")
 
 

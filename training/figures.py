@@ -29,6 +29,7 @@ from patience_env.agents.line_table import new_boards, play_tally, points_of
 from patience_env.deals import deck, named_deals
 from patience_env.games.patience_poker import CANVAS, GAME
 from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES
+from patience_env.training.console import fail
 from patience_env.training.evaluate import evaluate, paired, standard_error, tableaus_to, wilson
 from patience_env.training.line_training import train_lines
 from patience_env.training.models import replace_file
@@ -366,6 +367,5 @@ def command(
         with progress(quiet) as show:
             poker_figures(out, deals, search_deals, seed, show)
     except (OSError, ValueError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     typer.echo(f"written to {out}: poker.md, poker.json and plots")

@@ -30,6 +30,7 @@ from patience_env import __version__
 from patience_env.agents.policy import GENERAL, Policy, make_policy, parse_policy, policy_names
 from patience_env.deals import named_deals
 from patience_env.game import game_ids, get_game
+from patience_env.training.console import FAILED, fail
 from patience_env.training.engine_options import AddressOption, EngineOption, WorkersOption
 from patience_env.training.engines import Engine, LocalEngine, WorkerError, check_engine, open_engine
 from patience_env.training.evaluate import (
@@ -538,9 +539,9 @@ def command(
         write_atomically(files[1], markdown(board))
         replace_file(files[2], drawn)
     except (TypeError, ValueError) as error:
-        _fail(error, 2)
+        fail(error)
     except (IllegalChoiceError, WorkerError, OSError) as error:
-        _fail(error, 1)
+        fail(error, FAILED)
     except KeyboardInterrupt:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise typer.Exit(130) from None
@@ -552,8 +553,3 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{str(folder)!r} cannot be a folder: {error.strerror or error}") from error
-
-
-def _fail(error: Exception, code: int) -> None:
-    typer.echo(f"patience: error: {' '.join(str(error).split())}", err=True)
-    raise typer.Exit(code) from None

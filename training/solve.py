@@ -12,6 +12,7 @@ from patience_env.agents.solver import Solution, deal_states, solve_states
 from patience_env.game import Game, get_game
 from patience_env.kernels import STEP
 from patience_env.table import Rows
+from patience_env.training.console import fail
 from patience_env.training.evaluate import check_writable, write_atomically
 
 
@@ -123,8 +124,7 @@ def command(
             else:
                 write_atomically(json_file, text)
     except (TypeError, ValueError, OSError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     if json_file != "-":
         typer.echo(f"{game} deal {deal}: {said(solution)}")
         if not brief:

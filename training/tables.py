@@ -27,6 +27,7 @@ from patience_env.agents.line_table import LinePolicy
 from patience_env.deals import named_deals
 from patience_env.games.patience_poker import GAME
 from patience_env.games.poker_hands import SCORED
+from patience_env.training.console import fail
 from patience_env.training.evaluate import Evaluation, evaluate, paired
 from patience_env.training.figures import Show, Store, mean_of, progress
 from patience_env.training.line_training import PLACEMENTS, train_lines
@@ -213,6 +214,5 @@ def command(
                 show=show,
             )
     except (OSError, ValueError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     typer.echo(f"written to {out}: tables.md and tables.json")

@@ -23,6 +23,7 @@ from patience_env.agents.policy import Policy, make_policy, parse_policy, read_v
 from patience_env.deals import check_deal, named_deals
 from patience_env.game import Game, get_game
 from patience_env.training.advice import NO_ADVICE, find_adviser
+from patience_env.training.console import FAILED, fail
 from patience_env.training.engines import WorkerError, check_engine, import_ray
 from patience_env.training.models import input_space, is_left_over, network_options, read_facts
 
@@ -447,14 +448,11 @@ def command(
             address=address,
         )
     except (TypeError, ValueError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     except WorkerError as error:
-        typer.echo(f"patience: error: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(1) from None
+        fail(error, FAILED)
     except OSError as error:
-        typer.echo(f"patience: error: the run in {str(folder)!r} cannot be written: {error}", err=True)
-        raise typer.Exit(1) from None
+        fail(f"the run in {str(folder)!r} cannot be written: {error}", FAILED)
     except KeyboardInterrupt:
         typer.echo(f"stopped; the same command with --resume goes on from the checkpoint in {folder}", err=True)
         raise typer.Exit(130) from None

@@ -19,6 +19,7 @@ from patience_env.agents.line_table import MODEL, LinePolicy
 from patience_env.deals import named_deals
 from patience_env.games.patience_poker import GAME
 from patience_env.games.poker_hands import TABLES
+from patience_env.training.console import fail
 from patience_env.training.evaluate import Evaluation, evaluate
 from patience_env.training.line_training import CHECKPOINT as LINE_CHECKPOINT
 from patience_env.training.line_training import SECONDS, LineTable, check_line_plan, read_scoring, train_lines
@@ -185,8 +186,7 @@ def command(
                 training, result = train_value_model(out, plan, resume=resume, show=show)
                 told = f"{training.done:,} games in {training.seconds:.1f} s"
     except (TypeError, ValueError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     except KeyboardInterrupt:
         typer.echo("stopped; --resume goes on from the last checkpoint, if one was written", err=True)
         raise typer.Exit(130) from None

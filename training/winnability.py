@@ -24,6 +24,7 @@ from patience_env import __version__
 from patience_env.agents.solver import SOLVER, deal_states, solve_states
 from patience_env.deals import named_deals
 from patience_env.game import get_game
+from patience_env.training.console import fail
 from patience_env.training.evaluate import evaluate, wilson
 from patience_env.training.leaderboard import VARIANTS
 from patience_env.training.models import replace_file
@@ -363,6 +364,5 @@ def command(
                 play_deals(case, store, first, policy or POLICIES)
                 write_all(store, out)
     except (TypeError, OSError, ValueError) as error:
-        typer.echo(f"patience: error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(error)
     typer.echo(f"written to {out}: winnability.md, winnability.json and winnability.png")

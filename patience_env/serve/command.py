@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
+
+from patience_env.training.console import FAILED, fail
 
 DAY = 24 * 3600.0
 KEEP = 3600.0
@@ -52,16 +55,16 @@ def command(
         from patience_env.serve.guard import patient_protocol
         from patience_env.serve.server import create_app
     except ImportError as error:
-        return _fail(f"{error}: the web page needs the 'serve' extra: pip install 'patience-env[serve]'")
+        fail(f"{error}: the web page needs the 'serve' extra: pip install 'patience-env[serve]'", FAILED)
     from patience_env.serve.store import Store, StoreError, default_path
 
     for text in policy or ():
         if fault := fault_of(text):
-            return _fail(f"--policy {text}: {fault}")
+            fail(f"--policy {text}: {fault}", FAILED)
     try:
         store = Store(data or default_path(), max_games, max_days * DAY, KEEP)
     except StoreError as error:
-        return _fail(str(error))
+        fail(error, FAILED)
     hosts = [*(allow_host or ()), host]
     app = create_app(store, policies=policy or (), hosts=hosts)
     settings: dict[str, Any] = {
@@ -82,7 +85,7 @@ def command(
         listening.listen(config.backlog)  # who comes before the server is ready waits
     except (OSError, SystemExit):
         store.close()
-        return _fail(f"port {port} of {host} cannot be listened on: is it in use? Choose another with --port")
+        fail(f"port {port} of {host} cannot be listened on: is it in use? Choose another with --port", FAILED)
     shown = f"[{host}]" if ":" in host else host
     typer.echo(f"patience: http://{shown}:{listening.getsockname()[1]}/ (games in {store.path}; stop with Ctrl-C)")
     sys.stdout.flush()
@@ -92,6 +95,11 @@ def command(
         pass
     finally:
         store.close()
+    if app.state.desk.busy:
+        # The interpreter would wait for threads that compile or think; all that is to be kept is in the store.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
@@ -110,8 +118,3 @@ def fault_of(text: str) -> str:
         else:
             return ""
     return faults[0]
-
-
-def _fail(message: str) -> int:
-    sys.stderr.write(f"patience: error: {message}\n")
-    return 1

@@ -115,6 +115,7 @@ class Guard:
                 await self.app(scope, receive, send)
             return
         started = False
+        stopped = Refused(503, "the server is being stopped; the game is as it was")
 
         async def send_safely(message: Message) -> None:
             nonlocal started
@@ -130,6 +131,9 @@ class Guard:
         except Refused as refused:
             await _refuse(send_safely, refused)
             return
+        except asyncio.CancelledError:
+            await _refuse(send_safely, stopped)
+            return
         given = False
 
         async def receive_body() -> Message:
@@ -141,6 +145,10 @@ class Guard:
 
         try:
             await self.app(scope, receive_body, send_safely)
+        except asyncio.CancelledError:
+            # The server is being stopped and has waited long enough; it would print a trace for each request.
+            if not started:
+                await _refuse(send_safely, stopped)
         except Exception:
             if not started:
                 await _refuse(send_safely, Refused(500, "the server met an error of its own; the game is as it was"))

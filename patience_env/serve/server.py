@@ -34,7 +34,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from importlib import import_module
@@ -158,7 +158,14 @@ class Desk:
         self._live: OrderedDict[str, Play | Match] = OrderedDict()
         self._warm: dict[str, asyncio.Future[None]] = {}
         self._threads = ThreadPoolExecutor(THINKERS, "patience")
+        self._running: set[Future[Any]] = set()
         self._waiting = 0
+
+    def _begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        running = self._threads.submit(work)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return asyncio.wrap_future(running)
 
     async def think(self, work: Callable[[], T]) -> T:
         """Run in a thread what may take long.
@@ -170,15 +177,14 @@ class Desk:
             raise Refusal(503, "the server has much to think about: try again in a moment")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await self._begin(work)
         finally:
             self._waiting -= 1
 
     async def warm(self, game: Game) -> None:
         """Wait until a game is compiled (or loaded from the cache): seconds the first time, else at once."""
-        loop = asyncio.get_running_loop()
         if game.id not in self._warm:
-            self._warm[game.id] = loop.run_in_executor(self._threads, _compile, game)
+            self._warm[game.id] = self._begin(lambda: _compile(game))
         try:
             await asyncio.shield(self._warm[game.id])
         except Exception:
@@ -228,9 +234,14 @@ class Desk:
         """Forget what is in memory of a session, so that it is read from the store again."""
         self._live.pop(name, None)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still thinks or compiles."""
+        return any(not running.done() for running in list(self._running))
+
     def close(self) -> None:
-        """Wait for the threads and close the store."""
-        self._threads.shutdown(cancel_futures=True)
+        """Close the store. Threads that think or compile, which may take long, are not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self.store.close()
 
 

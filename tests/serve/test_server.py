@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -665,21 +669,23 @@ def test_a_match_moves_all_seats_or_none():
 
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys):
-    import sys
-
+    typer = pytest.importorskip("typer")
     from patience_env.serve import command
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert command.command(port=0, max_games=1, max_days=1.0) == 1
+    with pytest.raises(typer.Exit, match="1"):
+        command.command(port=0, max_games=1, max_days=1.0)
     assert "pip install 'patience-env[serve]'" in capsys.readouterr().err
 
 
 def test_a_further_policy_that_cannot_be_made_is_told_before_anything_is_served(tmp_path, capsys):
+    typer = pytest.importorskip("typer")
     from patience_env.serve import command
 
     data = tmp_path / "games.sqlite3"
     for text, words in (("nobody", "there is no policy 'nobody'"), ("line:path=nowhere", "'nowhere'")):
-        assert command.command(port=0, data=str(data), policy=[text], max_games=1, max_days=1.0) == 1
+        with pytest.raises(typer.Exit, match="1"):
+            command.command(port=0, data=str(data), policy=[text], max_games=1, max_days=1.0)
         err = capsys.readouterr().err
         assert err.startswith(f"patience: error: --policy {text}: ")
         assert words in err
@@ -782,3 +788,38 @@ def test_a_client_that_takes_its_answers_in_drops_is_cut(tmp_path, monkeypatch):
         quick.connect(("127.0.0.1", port))
         quick.sendall(ask[:-2] + b"connection: close\r\n\r\n")
         assert read_all(quick).startswith(b"HTTP/1.1 200")
+
+
+STOPPED = """
+import http.client, json, signal, sys, threading, time
+from patience_env.serve import server
+def compile_long(game):
+    print("compiling", flush=True)
+    time.sleep(120)
+server._compile = compile_long
+from patience_env.training.cli import main
+main(["serve", "--port", "0", "--data", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_stopped_while_it_compiles_answers_and_ends(tmp_path, number):
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "games.sqlite3")]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        port = int(server.stdout.readline().split()[1].rstrip("/").rpartition(":")[2])
+        assert server.stdout.readline() == "compiling\n"
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", "/api/sessions", '{"game": "Sultan-v0"}', {"content-type": "application/json"})
+        assert server.stdout.readline() == "compiling\n"
+        began = time.monotonic()
+        server.send_signal(number)
+        reply = connection.getresponse()
+        assert (reply.status, json.loads(reply.read())["error"][:30]) == (503, "the server is being stopped; t")
+        connection.close()
+        assert server.wait(60) == (0 if number == signal.SIGINT else -number)
+        assert time.monotonic() - began < 30  # five seconds, and what a busy machine adds
+        assert "Traceback" not in server.stderr.read()
+    finally:
+        server.kill()
+        server.communicate()

@@ -180,6 +180,7 @@ def main() -> int:
     command += "" if len(names) == len(SECTIONS) else f" --only {given.only}"
     command += " --full" if given.full else " --short" if given.short else f" --minutes {given.minutes:g}"
     command += "".join(f" --set {name}={shown(value)}" for name, value in extra.items())
+    when = machine()  # now: sources may change while it runs
     broken: list[str] = []
     for number, name in enumerate(names):
         # What a quick section leaves is shared by those to come.
@@ -191,12 +192,12 @@ def main() -> int:
             data = known.data if known and known.version == __version__ else {}
             budget = Budget(max(seconds, 1.0), folder, given.short, given.full, given.seed, extra, data)
             section = run_section(name, budget)
-        section.sign(command, machine(), __version__, known)
+        section.sign(command, when, __version__, known)
         broken += [] if section.held else [name]
         sections[name] = settle(known, section)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         if not extra and len(names) == len(SECTIONS) and number == len(names) - 1:
-            whole = f"All sections in one run: `{command}` ({machine()}) took {time.monotonic() - began:.0f} s"
+            whole = f"All sections in one run: `{command}` ({when}) took {time.monotonic() - began:.0f} s"
             whole += f", and {'every line held' if not broken else 'not every line held'}."
         record.write_text(as_json(sections, whole), "utf-8")
         told = [sections[one] for one in SECTIONS if one in sections]
