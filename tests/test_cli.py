@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -239,3 +240,25 @@ def test_a_missing_package_is_told_in_one_line_with_the_pip_command(
 
 def test_durations_are_shown_in_the_unit_that_suits_them() -> None:
     assert [time_text(seconds) for seconds in (2.5, 0.0404, 1.2e-6, 0.0)] == ["2.5 s", "40.4 ms", "1.2 us", "0.0 us"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize("words", ["list", "--help", "evaluate PatiencePoker-v0 --deals smoke --first 2 --json -"])
+def test_what_is_printed_to_a_full_disk_is_one_line_on_stderr(words: str) -> None:
+    command = [sys.executable, "-m", "patience_env.training.cli", *words.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "patience: error: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shells elsewhere close streams otherwise")
+@pytest.mark.parametrize(
+    ("closing", "words", "code"),
+    [("<&-", "play Calculation-v0 --deal 3", 0), (">&-", "list", 0), ("2>&-", "evaluate nothing", 2)],
+)
+def test_streams_that_are_closed_break_nothing(closing: str, words: str, code: int) -> None:
+    command = [sys.executable, "-m", "patience_env.training.cli", *words.split()]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closing}', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, "")

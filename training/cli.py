@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -406,15 +406,30 @@ def _serve(context: typer.Context) -> None:
     _run_lazily("patience_env.serve.command", "serve", context.args)
 
 
+def _open_streams() -> None:
+    """Give the standard streams that were closed at the start to nobody: nothing is read, what is written is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input (one line on stderr says what)."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that MODULE:ATTRIBUTE finds the modules of the folder where one works
+    _open_streams()
+    with suppress(FileNotFoundError):  # a folder that has been removed
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # so that MODULE:ATTRIBUTE finds the modules of the folder where one works
     # Typer's usage errors derive from Click's, which newer versions carry inside: found without importing either.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         code = typer.main.get_command(app).main(given, "patience", standalone_mode=False)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is printed goes to a full disk. (Who reads no more, as `head` does, ends the command without a word.)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stderr.write(f"patience: error: {' '.join(str(error).split())}\n")
+        code = FAILED
     except typer.Abort:
         sys.stderr.write("patience: stopped\n")
         code = 130
