@@ -243,7 +243,9 @@ def test_durations_are_shown_in_the_unit_that_suits_them() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
-@pytest.mark.parametrize("words", ["list", "--help", "evaluate PatiencePoker-v0 --deals smoke --first 2 --json -"])
+@pytest.mark.parametrize(
+    "words", ["list", "--help", "evaluate PatiencePoker-v0 --policy random --deals smoke --first 2 --json -"]
+)
 def test_what_is_printed_to_a_full_disk_is_one_line_on_stderr(words: str) -> None:
     command = [sys.executable, "-m", "patience_env.training.cli", *words.split()]
     with open("/dev/full", "w") as full:
