@@ -86,14 +86,18 @@ class PatienceVecEnv(VecEnv):
     def reset(self) -> NDArray[np.int8]:
         """Start all games anew, with the seeds of `seed()` and the options of `set_options()`, which are used once.
 
+        Those that are refused are gone too: the next reset needs none.
+
         Raises:
             ValueError: some games were given a `deal` and others were not.
         """
-        options = self._reset_choices()
-        seeds = None if all(seed is None for seed in self._seeds) else self._seeds
-        observations, info = self.batch.reset(seed=seeds, options=options)
-        self._reset_seeds()
-        self._reset_options()
+        try:
+            options = self._reset_choices()
+            seeds = None if all(seed is None for seed in self._seeds) else self._seeds
+            observations, info = self.batch.reset(seed=seeds, options=options)
+        finally:
+            self._reset_seeds()
+            self._reset_options()
         self._returns[:] = 0
         self._lengths[:] = 0
         self._actions = None

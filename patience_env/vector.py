@@ -102,10 +102,12 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if not _is_whole(num_envs) or num_envs < 1:
             raise ValueError(f"num_envs={num_envs!r} is not allowed: give a whole number of at least 1")
         check_render_mode(render_mode, self.metadata["render_modes"])
-        if max_episode_steps is not None and not (_is_whole(max_episode_steps) and max_episode_steps >= 1):
-            raise ValueError(
-                f"max_episode_steps={max_episode_steps!r} is not allowed: give None or a whole number of at least 1"
-            )
+        if max_episode_steps is not None:
+            if not _is_whole(max_episode_steps) or not 1 <= max_episode_steps < 2**63:
+                raise ValueError(
+                    f"max_episode_steps={max_episode_steps!r} is not allowed: give None or a whole number of at least 1"
+                )
+            max_episode_steps = int(max_episode_steps)
         if not isinstance(copy, bool):
             raise ValueError(f"copy={copy!r} is not allowed: give True or False")
         modes = [mode.value for mode in AutoresetMode]

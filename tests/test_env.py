@@ -396,6 +396,9 @@ def test_refuses_other_placements(placement: Any) -> None:
 def test_refuses_unknown_games() -> None:
     with pytest.raises(ValueError, match="there is no game 'Klondike-v0': known are PatiencePoker-v0"):
         PatienceEnv("Klondike-v0")
+    no_text: Any = ["Sultan-v0"]
+    with pytest.raises(ValueError, match="there is no game"):
+        PatienceEnv(no_text)
 
 
 @pytest.mark.parametrize(

@@ -294,3 +294,16 @@ def test_sb3s_own_checker_passes_with_default_arguments(game_id: str) -> None:
     from stable_baselines3.common.env_checker import check_env
 
     check_env(gymnasium.make(game_id), skip_render_check=True)
+
+
+@pytest.mark.parametrize("how", ["seed", "options", "deal"])
+def test_a_refused_reset_does_not_refuse_the_next_one(how: str) -> None:
+    env = PatienceVecEnv(POKER, 2, placement="fixed")
+    env.reset()
+    if how == "seed":
+        env.seed(-5)
+    else:
+        env.set_options({"colour": 1} if how == "options" else {"deal": -1})
+    with pytest.raises((ValueError, gymnasium.error.Error)):
+        env.reset()
+    assert env.reset().shape == env.reset().shape

@@ -496,6 +496,7 @@ def test_finals_of_the_same_step_mode() -> None:
         ({"num_envs": True}, ValueError, "num_envs=True is not allowed"),
         ({"max_episode_steps": 0}, ValueError, "max_episode_steps=0 is not allowed"),
         ({"max_episode_steps": 2.5}, ValueError, "max_episode_steps=2.5 is not allowed"),
+        ({"max_episode_steps": 2**63}, ValueError, "max_episode_steps=9223372036854775808 is not allowed"),
         ({"max_episode_steps": "9"}, ValueError, "max_episode_steps='9' is not allowed"),
         ({"autoreset_mode": "never"}, ValueError, "autoreset_mode='never' is not allowed: choose one of NextStep"),
         ({"autoreset_mode": [1]}, ValueError, r"autoreset_mode=\[1\] is not allowed: choose one of NextStep"),

@@ -144,7 +144,7 @@ def machine() -> str:
     versions = f"numpy {numpy.__version__}, numba {numba.__version__}, gymnasium {gymnasium.__version__}"
     sources = f"sources {jit.source_hash(core=True)[:8]}"
     made = f"patience-env {__version__}, {sources}, {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}"
-    return f"{made}, {versions}, {cores} cores"
+    return f"{made}, {versions}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def shown(value: str) -> str:
