@@ -502,7 +502,8 @@ def play(
 
     Example: patience play Calculation-v0 --deal 7 --save game.json
     """
-    from patience_env.training.cli import fail, make_player, read_options
+    from patience_env.training.cli import make_player, read_options
+    from patience_env.training.console import fail
 
     try:
         options = read_options(option or [])

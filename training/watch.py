@@ -237,7 +237,8 @@ def render(
     Example: patience render PatiencePoker-v0 --policy flush-rank --deal 3 --out game.gif
     """
     from patience_env.env import PatienceEnv
-    from patience_env.training.cli import FAILED, fail, make_player, read_options
+    from patience_env.training.cli import make_player, read_options
+    from patience_env.training.console import FAILED, fail
     from patience_env.training.evaluate import check_writable
 
     suffix = out.suffix.lower()
