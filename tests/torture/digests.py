@@ -4,7 +4,8 @@ A digest covers every action, reward, mask and observation of random play from d
 holds those of 1,000 games of each id (`python tests/torture/digests.py --record` writes it); here they are made again
 in processes of their own: twice, without compilation (of all games by `--full` only), with one thread and two, and by
 other interpreters (name them by `--set pythons=PYTHON,PYTHON`; each needs numpy, numba and gymnasium only).
-`--set ways=one,two,plain,networks,pythons,states` goes those ways alone and keeps the figures of the others.
+`--set ways=one,two,plain,networks,pythons,states` goes those ways alone and keeps the figures of the others; `--set
+games=GAME,GAME` then plays those alone without compilation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,10 +103,10 @@ def agent_digest(game_id: str, name: str) -> str:
     return hashlib.sha256(np.asarray(result.returns, np.float64).tobytes()).hexdigest()
 
 
-def measure(whole: bool, agents: bool) -> dict[str, dict[str, str]]:
-    """Return all digests, of 1,000 games (`whole`) or the first 20."""
+def measure(whole: bool, agents: bool, games: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """Return all digests, of 1,000 games (`whole`) or the first 20; of all ids or those named."""
     found: dict[str, dict[str, str]] = {}
-    for game_id in game_ids():
+    for game_id in games or game_ids():
         cards = play_digests(game_id, GAMES if whole else FEW, "cards")
         found[game_id] = {
             "few": joined(cards[:FEW]),
@@ -244,12 +246,14 @@ class Way:
     Attributes:
         name: by which `--set ways=NAME` chooses it.
         what: as the page tells it.
+        game: the only game that is played, "" for all.
         words, variables: for the process that makes the digests.
         python: the interpreter, where it is another.
     """
 
     name: str
     what: str
+    game: str = ""
     words: tuple[str, ...] = ("--whole", "--agents")
     variables: dict[str, str] = field(default_factory=dict)
     python: str = ""
@@ -257,20 +261,25 @@ class Way:
 
 def ways_of(budget: Budget) -> list[Way]:
     """Return the ways in the order of the page."""
-    count = GAMES if budget.full else FEW
+    plain = {"NUMBA_DISABLE_JIT": "1"}
     found = [
         Way("one", "a process with one thread", variables=_threads(1)),
         Way("two", "another process, with two threads", variables={**_threads(2), "PYTHONHASHSEED": "7"}),
-        Way(
-            "plain",
-            f"without compilation, {count:,} games an id",
-            ("--whole",) if budget.full else (),
-            {"NUMBA_DISABLE_JIT": "1"},
-        ),
     ]
-    found += [Way("networks", f"networks, torch with {n} threads", ("--networks", str(n))) for n in (1, 2)]
+    if budget.full:
+        games = budget.extra.get("games", "").split(",")
+        what = f"without compilation, {GAMES:,} games an id"
+        found += [
+            Way("plain", what, game_id, ("--whole", "--games", game_id), plain)
+            for game_id in game_ids()
+            if games == [""] or game_id in games
+        ]
+    else:
+        found.append(Way("plain", f"without compilation, {FEW} games an id", words=(), variables=plain))
+    for count in (1, 2):
+        found.append(Way("networks", f"networks, torch with {count} threads", words=("--networks", str(count))))
     pythons = [python for python in budget.extra.get("pythons", "").split(",") if python]
-    return [*found, *(Way("pythons", versions_of(python), ("--whole",), python=python) for python in pythons)]
+    return [*found, *(Way("pythons", versions_of(python), words=("--whole",), python=python) for python in pythons)]
 
 
 def versions_of(python: str) -> str:
@@ -294,7 +303,7 @@ def run(budget: Budget) -> Section:
             _told(found, golden),
             not differences(found, golden),
         )
-        section.check(*_states(budget, None)[:3])
+        section.check(*_states(budget, None))
         return section
     chosen = [name for name in budget.extra.get("ways", "").split(",") if name]
     if chosen:
@@ -312,23 +321,33 @@ def run(budget: Budget) -> Section:
         except subprocess.TimeoutExpired:
             late.append(way.what)
             continue
-        held = not differences(found, golden)
-        told = f"digests that differ from the golden ones: {way.what}"
-        section.data[way.what] = [told, _told(found, golden), held, way.words == ("--whole",)]
-        section.parts[way.what] = True
-        print(f"  {way.what}: {_told(found, golden)}", flush=True)
+        part = f"{way.what}: {way.game}" if way.game else way.what
+        wrong = differences(found, golden)
+        count = sum(len(kinds) for kinds in found.values()) if "error" not in found else 0
+        section.data[part] = {"what": way.what, "game": way.game, "count": count, "wrong": wrong}
+        section.parts[part] = True
+        print(f"  {part}: {len(wrong)} of {count} differ", flush=True)
     if not chosen or "states" in chosen:
         try:
             if budget.left() < LEAST:
                 raise subprocess.TimeoutExpired("states", 0)
-            section.data["states"] = _states(budget, _timeout(budget))
+            section.data["states"] = {"line": _states(budget, _timeout(budget))}
             section.parts["states"] = True
         except subprocess.TimeoutExpired:
             late.append("the global random states")
-    for told, numbers, held, _ in section.data.values():
-        section.check(told, numbers, held)
-    # Without compilation, 1,000 games are worth as much as all else.
-    section.amount = sum(0.1 + 0.5 * whole for _, _, _, whole in section.data.values())
+    for what in dict.fromkeys(part.get("what", "") for part in section.data.values()):
+        if not what:
+            section.check(*section.data["states"]["line"])
+            continue
+        parts = [part for part in section.data.values() if part.get("what") == what]
+        games = f" ({len(parts)} of {len(game_ids())} ids)" if parts[0]["game"] else ""
+        wrong = [name for part in parts for name in part["wrong"]]
+        told = f"{len(wrong)} of {sum(part['count'] for part in parts)}" + (
+            f": {'; '.join(wrong)[:400]}" if wrong else ""
+        )
+        section.check(f"digests that differ from the golden ones: {what}{games}", told, not wrong)
+    # Without compilation, 1,000 games of an id are worth as much as all ids otherwise.
+    section.amount = 0.1 * len(section.data)
     if late:
         section.note(f"No time was left for: {'; '.join(late)}.")
     if "pythons" not in budget.extra and not any(what.startswith("Python ") for what in section.data):
@@ -349,7 +368,6 @@ def _states(budget: Budget, seconds: float | None) -> list[Any]:
         "environments and agents that touch the global states of random, numpy.random or torch",
         f"{', '.join(told['touched']) or 'none'} ({len(game_ids())} games, {told['played']} agents)",
         not told["touched"] and told["played"] > 0,
-        False,
     ]
 
 
@@ -368,6 +386,7 @@ def main() -> None:
     """Print the digests as JSON, or record them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--whole", action="store_true", help="1,000 games of each id, not 20")
+    parser.add_argument("--games", default="", help="these ids alone, separated by commas")
     parser.add_argument("--agents", action="store_true", help="agents too")
     parser.add_argument("--networks", type=int, default=0, help="the networks alone, torch with so many threads")
     parser.add_argument("--record", action="store_true", help="write tests/data/digests.json")
@@ -381,7 +400,7 @@ def main() -> None:
     elif given.networks:
         print(json.dumps(network_digest(given.networks)))
     else:
-        print(json.dumps(measure(given.whole, given.agents)))
+        print(json.dumps(measure(given.whole, given.agents, [name for name in given.games.split(",") if name])))
 
 
 if __name__ == "__main__":

@@ -142,6 +142,28 @@ def test_a_different_digest_is_told() -> None:
     assert digests.differences({"error": "no"}, golden) == ["no"]
 
 
+def test_ways_and_games_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = json.loads(digests.GOLDEN.read_text("utf-8"))["games"]
+    asked: list[tuple[list[str], dict[str, str]]] = []
+
+    def ask(python: str, tree: Path | None, words: list[str], seconds: float | None, **variables: str) -> Any:
+        asked.append((words, variables))
+        return {name: {"few": golden[name]["few"]} for name in (words[-1:] if "--games" in words else game_ids())}
+
+    monkeypatch.setattr(digests, "ask", ask)
+    extra = {"ways": "plain", "games": "Sultan-v0"}
+    first = digests.run(Budget(60.0, tmp_path, full=True, extra=extra))
+    assert asked == [(["--whole", "--games", "Sultan-v0"], {"NUMBA_DISABLE_JIT": "1"})]
+    extra = {"ways": "plain,one", "games": "Fortress-v0"}
+    second = digests.run(Budget(60.0, tmp_path, full=True, extra=extra, previous=first.data))
+    assert [(line.what.partition(": ")[2], line.found) for line in second.lines] == [
+        ("without compilation, 1,000 games an id (2 of 9 ids)", "0 of 2"),
+        ("a process with one thread", "0 of 9"),
+    ]
+    assert list(second.parts.values()) == [False, True, True]
+    assert second.amount > first.amount
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW_SECTIONS)
 def test_the_short_form_of_a_section_holds(name: str, tmp_path: Path) -> None:
