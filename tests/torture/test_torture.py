@@ -270,6 +270,20 @@ def test_one_kind_of_kills_joins_the_others(tmp_path: Path, monkeypatch: pytest.
     assert "Not killed for this page: patience train-value --kind value," in section.notes[-1]
 
 
+def goes_on(process: int) -> bool:
+    """Tell whether a process still runs after a while; one that ended may not have been noticed by its parent."""
+    stat = Path(f"/proc/{process}/stat")
+    for _ in range(50):
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes cannot be looked at here")
 def test_a_section_that_takes_too_long_is_ended_with_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,8 +304,7 @@ def test_a_section_that_takes_too_long_is_ended_with_what_it_found(
     assert time.monotonic() - began < 1.0 + run.OVER + run.GRACE + 1.0
     assert section.lines == [Line("nothing breaks", "0", True)]
     assert section.notes == ["Its time was over before it came to its end."]
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(child.read_text()), 0)
+    assert not goes_on(int(child.read_text()))
 
 
 def test_a_section_that_takes_too_long_can_tell_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
