@@ -32,6 +32,7 @@ from patience_env.agents.line_table import (
     best_cell,
     check_fit,
     clear,
+    copy_board,
     hand_of,
     lay,
     legal_columns,
@@ -304,12 +305,17 @@ def embed(features, weights, bias, out):  # type: ignore[no-untyped-def]
 @rule
 def add_product(vector, weights, out):  # type: ignore[no-untyped-def]
     """Add vector @ weights to `out`."""
-    for i in range(vector.shape[0]):
-        x = vector[i]
-        if x != 0.0:
-            row = weights[i]
-            for j in range(out.shape[0]):
-                out[j] += x * row[j]
+    height = vector.shape[0]
+    # Four rows at a time, so that `out` is read and written a quarter as often.
+    for k in range(height // 4):
+        i = 4 * k
+        a, b, c, d = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+        first, second, third, fourth = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        for j in range(out.shape[0]):
+            out[j] += (a * first[j] + b * second[j]) + (c * third[j] + d * fourth[j])
+    for i in range(height // 4 * 4, height):
+        for j in range(out.shape[0]):
+            out[j] += vector[i] * weights[i, j]
 
 
 @helper
@@ -323,10 +329,19 @@ def set_product(vector, weights, out):  # type: ignore[no-untyped-def]
 @helper
 def head(base, product, last, bias):  # type: ignore[no-untyped-def]
     """Return the points of one line: relu(base + product) @ last + bias."""
-    total = np.float64(bias)
-    for j in range(base.shape[0]):
-        total += max(base[j] + product[j], np.float32(0.0)) * last[j]
-    return total
+    # Four sums side by side: one would have each addition wait for the one before.
+    width = base.shape[0]
+    zero = np.float32(0.0)
+    first, second, third, fourth = zero, zero, zero, zero
+    for k in range(width // 4):
+        j = 4 * k
+        first += max(base[j] + product[j], zero) * last[j]
+        second += max(base[j + 1] + product[j + 1], zero) * last[j + 1]
+        third += max(base[j + 2] + product[j + 2], zero) * last[j + 2]
+        fourth += max(base[j + 3] + product[j + 3], zero) * last[j + 3]
+    for j in range(width // 4 * 4, width):
+        first += max(base[j] + product[j], zero) * last[j]
+    return np.float64(first + second + third + fourth + bias)
 
 
 class Net(NamedTuple):
@@ -492,7 +507,7 @@ def try_cell(boards, net, space, cell, card, points):  # type: ignore[no-untyped
     `space` must hold the board as `embed_board` left it, with one more card placed. Only the row and the column of the
     cell are described anew: what changes for the other lines is that some wish of a crossing line came or went.
     """
-    boards[1] = boards[0]
+    copy_board(boards[1], boards[0])
     board = boards[1]
     side = board.side
     row = cell // side

@@ -1,10 +1,12 @@
 """`SearchPolicy`: Patience Poker by looking ahead.
 
 The value network picks the candidate cells, and its opinion of them counts as so many simulated games. Every candidate
-is tried on the same random decks (so that the luck of the cards is taken out of the comparison),
-each game played to its end by the table; the worse half of the candidates is dropped again and again, and the budget of
-each round goes to those left (sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed
-bandits", 2013). The last cards are played by exact expectation over all cards that may come.
+is tried on the same random decks (so that the luck of the cards is taken out of the comparison), and every unseen card
+comes next equally often. A simulated game is played on by the line table, and after some cards the network says what
+the board is worth, which tells more than the luck of the last cards would; without a network it is played to its end.
+The worse half of the candidates is dropped again and again, and the budget of each round goes to those left (sequential
+halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", 2013). The last cards are played
+by exact expectation over all cards that may come.
 
 The search reads what the player sees, and shuffles the unseen cards itself: the order in which they lie is not used.
 """
@@ -15,12 +17,23 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patience_env.agents.board_values import ValuePolicy
+from patience_env.agents.board_values import (
+    Net,
+    Space,
+    ValuePolicy,
+    deal_board,
+    embed_board,
+    net_for,
+    new_space,
+    rate_cells,
+    try_cell,
+    turn_board,
+)
 from patience_env.agents.line_table import (
     IS_STRAIGHT,
     MIXED,
@@ -29,6 +42,7 @@ from patience_env.agents.line_table import (
     LinePolicy,
     best_cell,
     best_move,
+    copy_board,
     lay,
     legal_columns,
     new_boards,
@@ -38,9 +52,9 @@ from patience_env.agents.line_table import (
 )
 from patience_env.agents.policy import Policy, Turn
 from patience_env.cards import PACK
-from patience_env.deals import draw_card, reshuffle
+from patience_env.deals import RESERVED_DEALS, draw_card, reshuffle
 from patience_env.game import Game
-from patience_env.games.patience_poker import CANVAS, CARDS, GAME, SIDE
+from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
 from patience_env.games.poker_hands import FLUSH, HIGH_CARD, ROYAL, STRAIGHT, STRAIGHT_FLUSH
 from patience_env.jit import helper, kernel, rule
 
@@ -49,15 +63,40 @@ EXACT_FROM = 22
 EXACT_SIMULATIONS, EXACT_MILLISECONDS = 2000, 30.0
 # Candidate cells that are tried at all: those that the value network (or else the table) likes best.
 WIDTH = 8
-# The opinion of a cell that the search begins with counts as much as so many simulated games.
-PRIOR = 100.0
+# The opinion of a cell that the search begins with counts as much as so many simulated games: played to the end by the
+# table, or judged by the network before.
+PRIOR, PRIOR_AHEAD = 100.0, 20.0
+# Cards that the table plays before the network judges, and how many cells for the last of them it is asked about.
+DEPTH = 6
+LOOKED_AT = 5
+# A cell is dropped early where it is behind by so many standard errors of the difference, from so many decks on.
+BEHIND, DECKS_AT_LEAST = 3.0, 16
+# Deals half of which are played to see how table and network agree (no standard deals).
+AGREED_ON = np.arange(40, dtype=np.uint64) + np.uint64(RESERVED_DEALS)
 # Decks between two looks at the clock.
 BLOCK = 8
-ROOT, WORK = 0, 1
+# Boards: the position, those that moves are tried on, and (where looking ahead) one whose deck is shuffled.
+ROOT, WORK, DECK = 0, 1, 3
 BOARDS = 5
 
 
 # -- simulated games ---------------------------------------------------------------------------------------------
+
+
+@rule
+def leads(board, row, column):  # type: ignore[no-untyped-def]
+    """Tell whether a cell is the first of those like it: in the fixed square all empty rows are, and all columns."""
+    first = True
+    if board.side == SIDE:
+        if board.cards[row] == 0:
+            for other in range(row):
+                if board.cards[other] == 0:
+                    first = False
+        if board.cards[CANVAS + column] == 0:
+            for other in range(column):
+                if board.cards[CANVAS + other] == 0:
+                    first = False
+    return first
 
 
 @kernel
@@ -73,37 +112,29 @@ def begin(states, i, boards, key, values, points, mask, gains):  # type: ignore[
     reshuffle(root, root.deck, placed + 1, PACK)
     choice = best_move(root, int(root.deck[placed]) - 1, values, points)
     weigh(root, int(root.deck[placed]) - 1, values, points)
-    fresh_row = True
     for row in range(root.side):
         columns = legal_columns(root, row)
-        fixed = root.side == SIDE
-        # In the fixed square all empty rows are alike, and all empty columns: one of each is enough.
-        repeated = fixed and root.cards[row] == 0 and not fresh_row
-        if root.cards[row] == 0:
-            fresh_row = False
-        fresh_column = True
         for column in range(root.side):
             cell = row * root.side + column
-            empty = root.cards[CANVAS + column] == 0
-            keep = ((columns >> column) & 1) == 1 and not repeated and not (fixed and empty and not fresh_column)
-            if empty:
-                fresh_column = False
-            mask[cell] = 1 if keep else 0
+            mask[cell] = 1 if (columns >> column) & 1 and leads(root, row, column) else 0
             gains[cell] = root.gain[row] + root.gain[CANVAS + column]
     return choice
 
 
 @kernel
-def simulate(boards, cells, decks, totals, values, points):  # type: ignore[no-untyped-def]
-    """Play so many random decks from the root with the card in hand on each of the cells; add up the final scores."""
+def simulate(boards, cells, scores, values, points):  # type: ignore[no-untyped-def]
+    """Play random decks from the root with the card in hand on each of the cells.
+
+    `scores`, float64, (decks, cells), gets the final scores.
+    """
     root = boards[ROOT]
     placed = root.placed
-    for _ in range(decks):
+    for deck in range(scores.shape[0]):
         for place in range(placed + 1, CARDS):
             draw_card(root, root.deck, place, PACK)
         for k in range(cells.shape[0]):
-            boards[WORK] = boards[ROOT]
             board = boards[WORK]
+            copy_board(board, root)
             lay(board, cells[k], int(root.deck[placed]) - 1, points)
             for place in range(placed + 1, CARDS):
                 card = int(root.deck[place]) - 1
@@ -111,7 +142,124 @@ def simulate(boards, cells, decks, totals, values, points):  # type: ignore[no-u
                 weigh(board, card, values, points)
                 cell, _ = best_cell(board)
                 lay(board, cell, card, points)
-            totals[k] += board.score
+            scores[deck, k] = board.score
+
+
+@helper
+def worth_ahead(boards, flip, card, points, net, space, worths):  # type: ignore[no-untyped-def]
+    """Return what the network thinks the first of two boards worth with a card (0 to 51, seen) on its best cell.
+
+    It is asked about the `LOOKED_AT` cells alone that the table likes best; the lines must have been weighed for the
+    card. `flip` is what the network takes rows and columns for.
+    """
+    board = boards[0]
+    for row in range(board.side):
+        columns = legal_columns(board, row)
+        for column in range(board.side):
+            cell = row * board.side + column
+            worths[cell] = -np.inf
+            if (columns >> column) & 1 and leads(board, row, column):
+                worths[cell] = board.gain[row] + board.gain[CANVAS + column]
+    kept = board.flip
+    board.flip = flip
+    embed_board(board, net, space, board.placed + 1)
+    best = -np.inf
+    for _ in range(LOOKED_AT):
+        chosen = -1
+        top = -np.inf
+        for cell in range(board.side * board.side):
+            if worths[cell] > top:
+                top = worths[cell]
+                chosen = cell
+        if chosen < 0:
+            break
+        worths[chosen] = -np.inf
+        best = max(best, try_cell(boards, net, space, chosen, card, points))
+    board.flip = kept
+    return best
+
+
+@kernel
+def look_ahead(boards, cells, number, scores, depth, flips, values, points, net, space, worths):  # type: ignore[no-untyped-def]
+    """Try cells on random decks some cards ahead: the table plays them, and the network tells what came of it.
+
+    Args:
+        boards: the root (see `begin`), then three to work on.
+        cells: int64, candidates for the card in hand.
+        number: of the first deck. It tells which unseen card comes next, each equally often.
+        scores: float64, (decks, cells): what each cell is worth in each deck.
+        depth: cards that are turned; where the game ends with them, its score counts.
+        flips: int64, (2,): what the table and the network take rows and columns for.
+        values, points: of the table.
+        net, space, worths: the network, and room to work in.
+    """
+    root = boards[ROOT]
+    deck = boards[DECK].deck
+    placed = root.placed
+    first = placed + 1
+    last = min(first + depth, CARDS)
+    for k in range(scores.shape[0]):
+        for i in range(first, PACK):
+            deck[i] = root.deck[i]
+        following = first + (number + k) % (PACK - first)
+        card = deck[following]
+        deck[following] = deck[first]
+        deck[first] = card
+        for place in range(first + 1, last):
+            draw_card(root, deck, place, PACK)
+        for c in range(cells.shape[0]):
+            board = boards[WORK]
+            copy_board(board, root)
+            board.flip = flips[0]
+            lay(board, cells[c], int(root.deck[placed]) - 1, points)
+            for place in range(first, last):
+                coming = int(deck[place]) - 1
+                see_card(board, coming)
+                weigh(board, coming, values, points)
+                if place == last - 1 and last < CARDS:
+                    scores[k, c] = worth_ahead(boards[WORK:DECK], flips[1], coming, points, net, space, worths)
+                else:
+                    cell, _ = best_cell(board)
+                    lay(board, cell, coming, points)
+            if last == CARDS:
+                scores[k, c] = board.score
+
+
+@kernel
+def network_flip(boards, net, space, points):  # type: ignore[no-untyped-def]
+    """Return what the network takes rows and columns of the root for; the root stays as it is."""
+    root = boards[ROOT]
+    kept = root.flip
+    turn_board(root, net, space, points)
+    flip = root.flip
+    root.flip = kept
+    return flip
+
+
+@kernel
+def agree(boards, deals, net, space, values, points, touching, worths):  # type: ignore[no-untyped-def]
+    """Return 0 where the table takes rows and columns for the same as the network does, 1 where for the other.
+
+    They were trained apart. Deals are played half by the network, and the table tells what it thinks of the boards.
+    """
+    board = boards[0]
+    total = 0.0
+    for i in range(deals.shape[0]):
+        deal_board(board, deals[i], CANVAS if touching else SIDE)
+        for placed in range(CARDS // 2):
+            card = int(draw_card(board, board.deck, placed, PACK)) - 1
+            see_card(board, card)
+            cell = CENTRE
+            if placed > 0 or not touching:
+                cell = rate_cells(boards, net, space, card, points, worths)
+            lay(board, cell, card, points)
+        card = int(draw_card(board, board.deck, CARDS // 2, PACK)) - 1
+        see_card(board, card)
+        board.flip = 1
+        total += weigh(board, card, values, points)
+        board.flip = 0
+        total -= weigh(board, card, values, points)
+    return 1 if total > 0.0 else 0
 
 
 # -- exact expectation -------------------------------------------------------------------------------------------
@@ -160,7 +308,7 @@ def expect_two(boards, level, card, used, first, points):  # type: ignore[no-unt
         columns = legal_columns(board, row)
         for column in range(board.side):
             if (columns >> column) & 1:
-                boards[level + 1] = boards[level]
+                copy_board(boards[level + 1], board)
                 lay(boards[level + 1], row * board.side + column, card, points)
                 best = max(best, expect_last(boards[level + 1], boards[ROOT].deck, used, first, points))
     return best
@@ -175,7 +323,7 @@ def expect_three(boards, level, card, used, first, points):  # type: ignore[no-u
         columns = legal_columns(board, row)
         for column in range(board.side):
             if (columns >> column) & 1:
-                boards[level + 1] = boards[level]
+                copy_board(boards[level + 1], board)
                 lay(boards[level + 1], row * board.side + column, card, points)
                 total = 0.0
                 for k in range(first, PACK):
@@ -196,7 +344,7 @@ def expect(boards, cells, worths, points):  # type: ignore[no-untyped-def]
     first = root.placed + 1
     left = CARDS - root.placed
     for k in range(cells.shape[0]):
-        boards[WORK] = boards[ROOT]
+        copy_board(boards[WORK], root)
         lay(boards[WORK], cells[k], int(root.deck[root.placed]) - 1, points)
         if left == 1:
             worths[k] = boards[WORK].score
@@ -216,24 +364,36 @@ def expect(boards, cells, worths, points):  # type: ignore[no-untyped-def]
 # -- the policy --------------------------------------------------------------------------------------------------
 
 
+class Ahead(NamedTuple):
+    """A network as the search asks it."""
+
+    net: Net
+    space: Space
+    worths: NDArray[np.float64]  # (81,)
+    turned: int  # 1 where the table takes rows for columns (see `agree`)
+
+
 class SearchPolicy(Policy):
-    """Looks ahead from a trained line table; see the module's docstring.
+    """Looks ahead by a trained line table and a value network; see the module's docstring.
 
     Args:
         path: the folder of a line model that `patience train-value --kind line` wrote: it plays the simulated games.
             None: the one that comes with the package for the placement and the scoring table in force.
-        value: the folder of a value model, whose opinion of the cells is heard first; None: the one that comes with
-            the package, or, where `path` is given, none: the line model's opinion serves.
-        simulations: games played out for one decision. With the same seed the same position gets the same answer.
+        value: the folder of a value model, whose opinion of the cells is heard first, and of the boards that simulated
+            games come to; None: the one that comes with the package, or, where `path` is given, none: the line model's
+            opinion serves, and games are played to their end.
+        simulations: simulated games for one decision. With the same seed the same position gets the same answer.
         milliseconds: time for one decision instead. 1,000 simulations when neither is given.
         width: most candidate cells tried.
-        prior: as how many simulated games the opinion of a cell counts.
+        prior: as how many simulated games the opinion of a cell counts; None: 100, or 20 where the network judges.
+        depth: how many cards are played in a simulated game before the network judges.
 
     Raises:
         ValueError: as `LinePolicy`, or a budget that is no positive number, or both given.
     """
 
     name = "search"
+    version = 2
     game_id = GAME.id
     share = 10
 
@@ -243,8 +403,9 @@ class SearchPolicy(Policy):
         simulations: int | None = None,
         milliseconds: float | None = None,
         width: int = WIDTH,
-        prior: float = PRIOR,
+        prior: float | None = None,
         value: str | None = None,
+        depth: int = DEPTH,
     ) -> None:
         if simulations is not None and milliseconds is not None:
             raise ValueError(
@@ -253,15 +414,19 @@ class SearchPolicy(Policy):
         _check_number("simulations", simulations, True)
         _check_number("milliseconds", milliseconds, False)
         _check_number("width", width, True)
-        if isinstance(prior, bool) or not isinstance(prior, (int, float)) or not 0 <= prior < math.inf:
-            raise ValueError(f"prior={prior!r} is not allowed: give a number from 0 up")
+        _check_number("depth", depth, True)
         self.line = LinePolicy(path)
         self.value = None if path is not None and value is None else ValuePolicy(value)
+        if prior is None:
+            prior = PRIOR if self.value is None else PRIOR_AHEAD
+        if isinstance(prior, bool) or not isinstance(prior, (int, float)) or not 0 <= prior < math.inf:
+            raise ValueError(f"prior={prior!r} is not allowed: give a number from 0 up")
         self.simulations = 1000 if simulations is None and milliseconds is None else simulations
-        self.milliseconds, self.width, self.prior = milliseconds, width, prior
+        self.milliseconds, self.width, self.prior, self.depth = milliseconds, width, prior, depth
         self._boards = new_boards(BOARDS)
         self._seed = 0
         self._model: tuple[NDArray[np.float32], NDArray[np.float64]]
+        self._ahead: dict[tuple[str, tuple[float, ...]], Ahead] = {}
 
     def start(self, seed: int) -> None:
         self._seed = seed
@@ -281,9 +446,23 @@ class SearchPolicy(Policy):
         values, facts = self.line.model(turn.options)
         self._model = values, np.array(facts["points"], np.float64)
         worths = None if self.value is None else self.value.values(turn)
-        return np.array([self._choose(turn.states, i, worths) for i in range(len(turn))], np.int64)
+        ahead = None if self.value is None else self._network(self.value, turn.options)
+        return np.array([self._choose(turn.states, i, worths, ahead) for i in range(len(turn))], np.int64)
 
-    def _choose(self, states: NDArray[Any], i: int, worths: NDArray[np.float64] | None) -> int:
+    def _network(self, value: ValuePolicy, options: Mapping[str, Any]) -> Ahead:
+        """Return the network for a game's options."""
+        values, points = self._model
+        key = str(options["placement"]), tuple(points.tolist())
+        if key not in self._ahead:
+            net, conditions, _ = value.model(options)
+            weights = net if conditions is None else net_for(net, conditions, points)
+            space, worths = new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS)
+            touching = int(options["placement"] == "touching")
+            turned = int(agree(self._boards, AGREED_ON, weights, space, values, points, touching, worths))
+            self._ahead[key] = Ahead(weights, space, worths, turned)
+        return self._ahead[key]
+
+    def _choose(self, states: NDArray[Any], i: int, worths: NDArray[np.float64] | None, ahead: Ahead | None) -> int:
         (values, points), boards = self._model, self._boards
         cells = states["cells"].shape[1] if states["touching"][i] else SIDE * SIDE
         mask, gains = np.zeros(cells, np.int8), np.zeros(cells)
@@ -302,7 +481,7 @@ class SearchPolicy(Policy):
             return int(likely[expected.argmax()])
         if choice not in likely[: self.width] and mask[choice]:
             likely = np.concatenate([[choice], likely])
-        return self._halve(likely[: self.width], gains)
+        return self._halve(likely[: self.width], gains, ahead)
 
     def _key(self, state: Any) -> np.uint64:
         """Return random bits that depend on the seed and on what the player sees, and on nothing else."""
@@ -315,29 +494,62 @@ class SearchPolicy(Policy):
             return self.milliseconds >= EXACT_MILLISECONDS
         return int(self.simulations or 0) >= EXACT_SIMULATIONS
 
-    def _halve(self, cells: NDArray[np.int64], gains: NDArray[np.float64]) -> int:
+    def _halve(self, cells: NDArray[np.int64], gains: NDArray[np.float64], ahead: Ahead | None) -> int:
         """Return the best of several cells by sequential halving."""
         rounds = max(1, math.ceil(math.log2(len(cells))))
-        totals, played = np.zeros(len(cells)), 0
+        trial = _Trial(self._boards, self._model, ahead, self.depth)
+        played = np.zeros((0, len(cells)))
         started = time.perf_counter()
         for number in range(rounds):
             if self.milliseconds is None:
                 decks = max(1, int(self.simulations or 1) // (rounds * len(cells)))
-                played += self._play(cells, totals, decks)
+                played = np.concatenate([played, trial.play(cells, len(played), decks)])
             else:
                 until = started + self.milliseconds / 1000 * (number + 1) / rounds
-                played += self._play(cells, totals, 1)
+                blocks = [played, trial.play(cells, len(played), 1)]
                 while time.perf_counter() < until:
-                    played += self._play(cells, totals, BLOCK)
+                    blocks.append(trial.play(cells, sum(map(len, blocks)), BLOCK))
+                played = np.concatenate(blocks)
             # All that are left have played the same decks; what was thought of them counts as some more.
-            scores = (totals + self.prior * gains[cells]) / (played + self.prior)
+            scores = (played.sum(0) + self.prior * gains[cells]) / (len(played) + self.prior)
             order = np.argsort(-scores, kind="stable")[: max(1, len(cells) // 2)]
-            cells, totals = cells[order], totals[order]
+            order = order[_not_behind(played[:, order], scores[order])]
+            cells, played = cells[order], played[:, order]
+            if len(cells) == 1:
+                break
         return int(cells[0])
 
-    def _play(self, cells: NDArray[np.int64], totals: NDArray[np.float64], decks: int) -> int:
-        simulate(self._boards, cells, decks, totals, *self._model)
-        return decks
+
+def _not_behind(played: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which columns may still prove better than the first, by what was played and scored."""
+    if len(played) < DECKS_AT_LEAST:
+        return np.ones(len(scores), np.bool_)
+    errors = (played - played[:, :1]).std(0) / math.sqrt(len(played))
+    found: NDArray[np.bool_] = scores[0] - scores <= BEHIND * errors
+    return found
+
+
+class _Trial:
+    """What tries cells on decks: the table up to the end, or the table and the network."""
+
+    def __init__(
+        self, boards: Any, model: tuple[NDArray[np.float32], NDArray[np.float64]], ahead: Ahead | None, depth: int
+    ) -> None:
+        self.boards, self.model, self.ahead, self.depth = boards, model, ahead, depth
+        self.flips = np.zeros(2, np.int64)
+        if ahead is not None:
+            self.flips[1] = network_flip(boards, ahead.net, ahead.space, model[1])
+            self.flips[0] = self.flips[1] ^ ahead.turned
+
+    def play(self, cells: NDArray[np.int64], number: int, decks: int) -> NDArray[np.float64]:
+        """Return the scores of cells on so many decks from a number on, (decks, cells)."""
+        scores = np.zeros((decks, len(cells)))
+        if self.ahead is None:
+            simulate(self.boards, cells, scores, *self.model)
+        else:
+            net, space, worths, _ = self.ahead
+            look_ahead(self.boards, cells, number, scores, self.depth, self.flips, *self.model, net, space, worths)
+        return scores
 
 
 def _check_number(name: str, value: Any, whole: bool) -> None:
