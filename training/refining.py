@@ -1,0 +1,319 @@
+"""Let a value network of Patience Poker learn from looking ahead: `python -m patience_env.training.refining`.
+
+Games are played by looking some cards ahead on random decks, as the search does (`patience_env.agents.search`). What
+the likeliest cells, and one other, turned out to be worth is known far better then than the score of one game tells it,
+and better than the network knew. That is what the network learns: the worth of the board and, above all, the
+differences between the cells of one position.
+
+Example: python -m patience_env.training.refining --scoring english --games 1500 --out runs/refined
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from patience_env import __version__
+from patience_env.agents.board_values import (
+    FEATURES,
+    VALUE_MODEL,
+    Net,
+    ValuePolicy,
+    deal_board,
+    export,
+    load_net,
+    new_space,
+    rate_cells,
+    save_net,
+)
+from patience_env.agents.line_table import LinePolicy, copy_board, lay, new_boards, points_of, see_card, shipped_folder
+from patience_env.agents.search import AGREED_ON, BOARDS, ROOT, agree, look_ahead
+from patience_env.cards import PACK
+from patience_env.deals import RESERVED_DEALS, draw_card
+from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, SIDE
+from patience_env.jit import kernel
+from patience_env.training.value_command import check_folder, measure, measured
+from patience_env.training.value_training import CHECKPOINT, LINES, QUARTERS, ValueNet, net_of
+
+# With how many cards placed (from 1 on) positions are learned from; how many of the likeliest cells, and one more.
+LAST_PLACED, LIKELY = 21, 4
+# Cards ahead, and the share of games in which one move is random.
+DEPTH, CHANCE = 4, 0.4
+# Rounds through all positions, positions of a step, learning rates, and how slowly the mean of the weights moves.
+EPOCHS, BATCH, FIRST_RATE, LAST_RATE, WARM_STEPS, SMOOTHING = 15, 200, 8e-4, 1e-5, 100, 0.995
+# How much more the differences between cells count than the worth of the board.
+CENTRED = 2.0
+# The share of positions that is kept back, to tell what was learned.
+KEPT_BACK = 0.07
+TRIAL = BOARDS
+
+
+@kernel
+def begin_deal(boards, deal, side):  # type: ignore[no-untyped-def]
+    """Begin a deal on the first board."""
+    deal_board(boards[ROOT], deal, side)
+
+
+@kernel
+def turn_card(boards):  # type: ignore[no-untyped-def]
+    """Turn the next card."""
+    board = boards[ROOT]
+    see_card(board, int(draw_card(board, board.deck, board.placed, PACK)) - 1)
+
+
+@kernel
+def place_card(boards, cell, points):  # type: ignore[no-untyped-def]
+    """Lay the card in hand on a cell."""
+    board = boards[ROOT]
+    lay(board, cell, int(board.deck[board.placed]) - 1, points)
+
+
+@kernel
+def rate_hand(boards, net, space, points, worths):  # type: ignore[no-untyped-def]
+    """Write what the network thinks of the cells for the card in hand."""
+    board = boards[ROOT]
+    return rate_cells(boards, net, space, int(board.deck[board.placed]) - 1, points, worths)
+
+
+@kernel
+def show_cell(boards, cell, points, space, inputs, weights, owners):  # type: ignore[no-untyped-def]
+    """Write the lines with the card in hand on a cell (see `export`); return the points of those complete."""
+    board = boards[ROOT]
+    copy_board(boards[TRIAL], board)
+    lay(boards[TRIAL], cell, int(board.deck[board.placed]) - 1, points)
+    export(boards[TRIAL], space, inputs, weights, owners)
+    return boards[TRIAL].score
+
+
+class Looks(NamedTuple):
+    """What was found: one row a cell, the cells of a position one after the other.
+
+    Attributes:
+        inputs: the features of the ten lines, float32, (n, 10, FEATURES).
+        weights: 1 for an incomplete line, float32, (n, 10).
+        targets: what the incomplete lines are worth together, float32, (n,).
+        sizes: how many cells each position has, int64, (positions,).
+        scores: of the games without a random move, float64.
+    """
+
+    inputs: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    targets: NDArray[np.float32]
+    sizes: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+def look(
+    net: Net,
+    scoring: str,
+    placement: str,
+    games: int,
+    seed: int,
+    depth: int = DEPTH,
+    show: Callable[[int], None] | None = None,
+) -> Looks:
+    """Play games by looking ahead, and return what was found. No standard deal is played."""
+    points = points_of(scoring)
+    values, _ = LinePolicy().model({"scoring": scoring, "placement": placement})
+    rng, boards, touching = np.random.default_rng(seed), new_boards(BOARDS + 1), int(placement == "touching")
+    space, worths, owners = new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS), np.zeros(LINES, np.int8)
+    turned = int(agree(boards, AGREED_ON, net, space, values, points, touching, worths))
+    flips, room = np.array([turned, 0]), np.zeros(CANVAS * CANVAS)
+    inputs, weights, targets, sizes, scores = [], [], [], [], []
+    for game in range(games):
+        begin_deal(
+            boards, np.uint64(rng.integers(RESERVED_DEALS, 2**64, dtype=np.uint64)), CANVAS if touching else SIDE
+        )
+        odd = int(rng.integers(1, LAST_PLACED)) if rng.random() < CHANCE else -1
+        for placed in range(CARDS):
+            turn_card(boards)
+            if touching and placed == 0:
+                place_card(boards, CENTRE, points)
+                continue
+            worths[:] = -np.inf
+            cell = int(rate_hand(boards, net, space, points, worths))
+            likely = np.flatnonzero(worths > -np.inf)
+            likely = likely[np.argsort(-worths[likely], kind="stable")]
+            if 0 < placed <= LAST_PLACED and len(likely) > 1:
+                tried = likely[:LIKELY]
+                if len(likely) > LIKELY:
+                    tried = np.append(tried, rng.choice(likely[LIKELY:]))
+                found = np.zeros((PACK - 1 - placed, len(tried)))
+                kept = boards["rng"][ROOT]
+                boards["rng"][ROOT] = rng.integers(2**64, dtype=np.uint64)
+                look_ahead(boards, tried, 0, found, depth, flips, values, points, net, space, room)
+                boards["rng"][ROOT] = kept
+                means = found.mean(0)
+                for one, mean in zip(tried.tolist(), means.tolist(), strict=True):
+                    inputs.append(np.zeros((LINES, FEATURES), np.float32))
+                    weights.append(np.zeros(LINES, np.float32))
+                    targets.append(mean - show_cell(boards, one, points, space, inputs[-1], weights[-1], owners))
+                sizes.append(len(tried))
+                cell = int(rng.choice(likely)) if placed == odd else int(tried[means.argmax()])
+            place_card(boards, cell, points)
+        if odd < 0:
+            scores.append(float(boards["score"][ROOT]))
+        if show is not None:
+            show(game + 1)
+    return Looks(
+        np.array(inputs),
+        np.array(weights),
+        np.array(targets, np.float32),
+        np.array(sizes),
+        np.array(scores, np.float64),
+    )
+
+
+class Fit:
+    """A network that learns what was found."""
+
+    def __init__(self, folder: str | Path, looks: Looks, seed: int) -> None:
+        net, conditions, facts = load_net(folder)
+        if conditions is not None:
+            raise ValueError(f"{str(folder)!r} plays for any table: give a network for one")
+        self.net = ValueNet(net.b1.shape[1], 0)
+        self.net.begin_with(net, None, facts)
+        self.largest = float(np.abs(facts["points"]).max())
+        self.scale = self.largest / QUARTERS
+        self.mean = {name: value.detach().clone() for name, value in self.net.named_parameters()}
+        self.looks, self.rng = looks, np.random.default_rng(seed)
+        self.starts = np.cumsum(looks.sizes) - looks.sizes
+        self.kept_back = max(1, int(KEPT_BACK * len(looks.sizes)))
+
+    def errors(self, net: nn.Module, positions: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the errors of the cells of some positions, and those less the mean error of the position."""
+        sizes = self.looks.sizes[positions]
+        own = np.repeat(np.arange(len(positions)), sizes)
+        rows = np.arange(len(own)) + np.repeat(self.starts[positions] - (np.cumsum(sizes) - sizes), sizes)
+        inputs, weights, targets = (
+            torch.from_numpy(array[rows]) for array in (self.looks.inputs, self.looks.weights, self.looks.targets)
+        )
+        errors = (net(inputs, weights) * weights).sum(1) * self.scale - targets
+        means = torch.zeros(len(positions)).index_add(0, torch.from_numpy(own), errors) / torch.from_numpy(sizes)
+        return errors, errors - means[own]
+
+    def measure(self) -> tuple[float, float]:
+        """Return the root mean square of both errors over the positions kept back (of the mean of the weights)."""
+        net = ValueNet(self.net.b1.shape[1], 0)
+        net.load_state_dict(self.mean)
+        with torch.no_grad():
+            both = self.errors(net, np.arange(len(self.starts))[-self.kept_back :])
+        return float(both[0].square().mean().sqrt()), float(both[1].square().mean().sqrt())
+
+    def run(self, epochs: int, show: Callable[[int, tuple[float, float]], None] | None = None) -> None:
+        """Learn for so many rounds through all positions."""
+        positions = np.arange(len(self.starts))[: -self.kept_back]
+        steps, step = epochs * math.ceil(len(positions) / BATCH), 0
+        optimizer = torch.optim.Adam(self.net.parameters(), lr=FIRST_RATE)
+        for epoch in range(epochs):
+            self.rng.shuffle(positions)
+            for first in range(0, len(positions), BATCH):
+                rate = min(1.0, step / WARM_STEPS) * (1 + math.cos(math.pi * step / steps)) / 2
+                for group in optimizer.param_groups:
+                    group["lr"] = LAST_RATE + FIRST_RATE * rate
+                errors, centred = self.errors(self.net, positions[first : first + BATCH])
+                loss = (errors.square().mean() + CENTRED * centred.square().mean()) * 100 / self.largest**2
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.net.parameters(), 5.0)
+                optimizer.step()
+                step += 1
+                keep = min(SMOOTHING, step / (step + 10))
+                with torch.no_grad():
+                    for name, value in self.net.named_parameters():
+                        self.mean[name].lerp_(value, 1 - keep)
+            if show is not None:
+                show(epoch + 1, self.measure())
+
+
+def refine(
+    out: str | Path,
+    scoring: str,
+    placement: str,
+    games: int,
+    *,
+    start: str = "",
+    epochs: int = EPOCHS,
+    depth: int = DEPTH,
+    seed: int = 0,
+    show: Callable[[str], None] | None = None,
+) -> Any:
+    """Refine a network (`start`; "" the one that comes with the package), save it in `out`, and measure it.
+
+    Raises:
+        ValueError: something that is not allowed, or `out` holds something.
+    """
+    for name, value in (("games", games), ("epochs", epochs), ("depth", depth)):
+        if value < 1:
+            raise ValueError(f"{name}={value!r} is not allowed: give a whole number above 0")
+    folder = Path(start) if start else shipped_folder("value", {"scoring": scoring, "placement": placement})
+    net, _, facts = load_net(folder)
+    ValuePolicy(str(folder)).model({"scoring": scoring, "placement": placement})
+    check_folder(Path(out), VALUE_MODEL, CHECKPOINT, False)
+    say = show or (lambda text: None)
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+
+    def tell_game(number: int) -> None:
+        if number % max(1, games // 10) == 0:
+            say(f"{number:,} of {games:,} games")
+
+    looks = look(net, scoring, placement, games, seed, depth, tell_game)
+    mean, error = looks.scores.mean(), looks.scores.std() / max(1, len(looks.scores)) ** 0.5
+    say(f"{len(looks.sizes):,} positions; games without a random move score {mean:.2f} +- {error:.2f}")
+    fit = Fit(folder, looks, seed)
+    curve = [fit.measure()]
+    say("errors of the network: of a board's worth {:.3f}, of differences {:.3f}".format(*curve[0]))
+
+    def tell_epoch(number: int, errors: tuple[float, float]) -> None:
+        curve.append(errors)
+        say("round {}: {:.3f}, {:.3f}".format(number, *errors))
+
+    fit.run(epochs, tell_epoch)
+    plan = {"scoring": scoring, "placement": placement, "games": games, "epochs": epochs, "depth": depth, "seed": seed}
+    made = {
+        "placement": placement,
+        "points": facts["points"],
+        "version": __version__,
+        "training": {**plan, "start": folder.name, "started_as": facts.get("training")},
+        "curve": [{"round": number, "errors": list(errors)} for number, errors in enumerate(curve)],
+    }
+    refined = net_of(fit.mean, fit.scale)
+    save_net(out, refined, made)
+    result = measure(ValuePolicy(str(out)), scoring, placement)
+    save_net(out, refined, {**made, "validation": measured(result)})
+    return result
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m patience_env.training.refining", description=__doc__)
+    parser.add_argument("--scoring", default="american", help="american, american-alternate or english")
+    parser.add_argument("--placement", default="fixed", choices=("fixed", "touching"))
+    parser.add_argument("--games", type=int, default=1500, help="games to look ahead in")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="rounds of learning")
+    parser.add_argument("--depth", type=int, default=DEPTH, help="cards ahead")
+    parser.add_argument("--start", default="", help="folder of the network; by default the one in the package")
+    parser.add_argument("--seed", type=int, default=0, help="of deals, decks and the order of learning")
+    parser.add_argument("--out", required=True, help="folder for the model")
+    given = parser.parse_args(arguments)
+    try:
+        result = refine(show=print, **vars(given))
+    except (OSError, TypeError, ValueError) as error:
+        print(f"refining: error: {error}", file=sys.stderr)
+        return 2
+    print(f"validation deals: {result.mean:.2f} +- {result.stderr:.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
