@@ -60,12 +60,12 @@ from patience_env.jit import helper, kernel, rule
 
 # With this many cards placed the rest is always worked out exactly; with one less, where the budget allows as much.
 EXACT_FROM = 22
-EXACT_SIMULATIONS, EXACT_MILLISECONDS = 2000, 30.0
+EXACT_SIMULATIONS, EXACT_MILLISECONDS = 200, 10.0
 # Candidate cells that are tried at all: those that the value network (or else the table) likes best.
 WIDTH = 8
 # The opinion of a cell that the search begins with counts as much as so many simulated games: played to the end by the
 # table, or judged by the network before.
-PRIOR, PRIOR_AHEAD = 100.0, 20.0
+PRIOR, PRIOR_AHEAD = 100.0, 40.0
 # Cards that the table plays before the network judges, and how many cells for the last of them it is asked about.
 DEPTH = 6
 LOOKED_AT = 5
@@ -385,7 +385,7 @@ class SearchPolicy(Policy):
         simulations: simulated games for one decision. With the same seed the same position gets the same answer.
         milliseconds: time for one decision instead. 1,000 simulations when neither is given.
         width: most candidate cells tried.
-        prior: as how many simulated games the opinion of a cell counts; None: 100, or 20 where the network judges.
+        prior: as how many simulated games the opinion of a cell counts; None: 100, or 40 where the network judges.
         depth: how many cards are played in a simulated game before the network judges.
 
     Raises:
