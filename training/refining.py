@@ -221,7 +221,7 @@ class Fit:
                 for group in optimizer.param_groups:
                     group["lr"] = LAST_RATE + FIRST_RATE * rate
                 errors, centred = self.errors(self.net, positions[first : first + BATCH])
-                loss = (errors.square().mean() + CENTRED * centred.square().mean()) * 100 / self.largest**2
+                loss: Any = (errors.square().mean() + CENTRED * centred.square().mean()) * 100 / self.largest**2
                 optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(self.net.parameters(), 5.0)
