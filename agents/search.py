@@ -72,7 +72,7 @@ LOOKED_AT = 5
 # A cell is dropped early where it is behind by so many standard errors of the difference, from so many decks on.
 BEHIND, DECKS_AT_LEAST = 3.0, 16
 # Deals half of which are played to see how table and network agree (no standard deals).
-AGREED_ON = np.arange(40, dtype=np.uint64) + np.uint64(RESERVED_DEALS)
+AGREED_ON = np.arange(16, dtype=np.uint64) + np.uint64(RESERVED_DEALS)
 # Decks between two looks at the clock.
 BLOCK = 8
 # Boards: the position, those that moves are tried on, and (where looking ahead) one whose deck is shuffled.
