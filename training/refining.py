@@ -307,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, help="folder for the model")
     given = parser.parse_args(arguments)
     try:
-        result = refine(show=print, **vars(given))
+        result = refine(show=lambda text: print(text, flush=True), **vars(given))
     except (OSError, TypeError, ValueError) as error:
         print(f"refining: error: {error}", file=sys.stderr)
         return 2
