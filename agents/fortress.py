@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from patience_env.agents.policy import KernelPolicy
+from patience_env.agents.learned import shipped
+from patience_env.agents.policy import KernelPolicy, Policy
 from patience_env.cards import rank_of, suit_of
 from patience_env.games.fortress import ACTIONS, LONGEST, ROWS
 from patience_env.jit import helper, kernel, rule
@@ -116,5 +117,14 @@ class ThumbPolicy(KernelPolicy):
     kernel = follow_advice
 
 
-POLICIES = {"thumb": "ThumbPolicy"}
+def ppo_policy() -> Policy:
+    """Return the agent of `patience train Fortress-v0 --teacher thumb`.
+
+    It comes with the package: a network that is told what the rule of thumb would play and learned by MaskablePPO where
+    to play otherwise (needs the `train` extra). It draws its moves by their probabilities.
+    """
+    return shipped("fortress")
+
+
+POLICIES = {"thumb": "ThumbPolicy", "ppo": "ppo_policy"}
 ROLLOUTS = {"thumb": thumb}

@@ -31,6 +31,14 @@ def test_the_sultans_ppo_plays_above_its_teacher() -> None:
         evaluate("ppo", "Sultan-v0", named_deals("smoke", 2), options={"redeals": 1})
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("game", ["Fortress-v0"])
+def test_an_advised_ppo_plays_above_its_adviser(game: str) -> None:
+    deals = named_deals("validation")
+    ppo, thumb = (evaluate(policy, game, deals) for policy in ("ppo", "thumb"))
+    assert paired(ppo, thumb).low > 0
+
+
 def test_ppo_refuses_another_table_and_names_both() -> None:
     with pytest.raises(ValueError, match=r"scoring='american'.*scoring='english'"):
         evaluate("ppo", GAME, named_deals("smoke", 2), options={**FIXED, "scoring": "english"})
