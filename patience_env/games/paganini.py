@@ -158,9 +158,9 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
             can = FOLLOWED[left]
             other = np.uint64(2) * max(left, np.uint64(1)) - np.uint64(1)
             copy = 1 if np.uint64(state.found_at[other]) == place - np.uint64(1) else 0
-            action = np.uint64(FOLLOWING[left] + copy)
-            mask[action] |= can
-            mask[action + np.uint64(2)] |= can
+            first = np.uint64(FOLLOWING[left] + copy)
+            mask[first] |= can
+            mask[first + np.uint64(2)] |= can
             count += 2 * int(can)
     return count
 

@@ -196,8 +196,8 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
         span = state.span
         top, bottom = max(span[1] - 4, 0), min(span[0] + 5, CANVAS)
         columns = (1 << min(span[2] + 5, CANVAS)) - (1 << max(span[3] - 4, 0))
-        low = 0  # a bit for each cell that is free: of the first seven rows, and of the other two
-        high = 0
+        # A bit for each cell that is free: of the first seven rows, and of the other two.
+        low, high = np.int64(0), np.int64(0)
         for row in range(CANVAS):
             free = touched(state, row) & ~state.filled[row] & columns
             free = np.int64(free if top <= row < bottom else 0)
