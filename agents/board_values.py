@@ -703,21 +703,26 @@ def begun(board, owners, line):  # type: ignore[no-untyped-def]
     return found
 
 
+@helper
+def play_first(boards, deal, count, net, space, points, touching, worths):  # type: ignore[no-untyped-def]
+    """Place the first `count` cards of a deal (uint64) on `boards[0]` as the network would."""
+    board = boards[0]
+    deal_board(board, deal, CANVAS if touching else SIDE)
+    for placed in range(count):
+        card = int(draw_card(board, board.deck, placed, PACK)) - 1
+        see_card(board, card)
+        cell = CENTRE
+        if placed > 0 or not touching:
+            cell = rate_cells(boards, net, space, card, points, worths)
+        lay(board, cell, card, points)
+
+
 @kernel
 def play_values(deals, boards, net, space, points, touching, worths, scores):  # type: ignore[no-untyped-def]
     """Play each deal (uint64) by the network and write its points: what an evaluation of the policy would find."""
-    board = boards[0]
-    side = CANVAS if touching else SIDE
     for i in range(deals.shape[0]):
-        deal_board(board, deals[i], side)
-        for placed in range(CARDS):
-            card = int(draw_card(board, board.deck, placed, PACK)) - 1
-            see_card(board, card)
-            cell = CENTRE
-            if placed > 0 or not touching:
-                cell = rate_cells(boards, net, space, card, points, worths)
-            lay(board, cell, card, points)
-        scores[i] = board.score
+        play_first(boards, deals[i], CARDS, net, space, points, touching, worths)
+        scores[i] = boards[0].score
 
 
 @kernel

@@ -26,11 +26,10 @@ from patience_env.agents.board_values import (
     Net,
     Space,
     ValuePolicy,
-    deal_board,
     embed_board,
     net_for,
     new_space,
-    rate_cells,
+    play_first,
     try_cell,
     turn_board,
 )
@@ -54,7 +53,7 @@ from patience_env.agents.policy import Policy, Turn
 from patience_env.cards import PACK
 from patience_env.deals import RESERVED_DEALS, draw_card, reshuffle
 from patience_env.game import Game
-from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
+from patience_env.games.patience_poker import CANVAS, CARDS, GAME, SIDE
 from patience_env.games.poker_hands import FLUSH, HIGH_CARD, ROYAL, STRAIGHT, STRAIGHT_FLUSH
 from patience_env.jit import helper, kernel, rule
 
@@ -245,14 +244,7 @@ def agree(boards, deals, net, space, values, points, touching, worths):  # type:
     board = boards[0]
     total = 0.0
     for i in range(deals.shape[0]):
-        deal_board(board, deals[i], CANVAS if touching else SIDE)
-        for placed in range(CARDS // 2):
-            card = int(draw_card(board, board.deck, placed, PACK)) - 1
-            see_card(board, card)
-            cell = CENTRE
-            if placed > 0 or not touching:
-                cell = rate_cells(boards, net, space, card, points, worths)
-            lay(board, cell, card, points)
+        play_first(boards, deals[i], CARDS // 2, net, space, points, touching, worths)
         card = int(draw_card(board, board.deck, CARDS // 2, PACK)) - 1
         see_card(board, card)
         board.flip = 1

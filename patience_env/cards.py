@@ -54,6 +54,16 @@ def card_code(text: str) -> int:
 
 
 @rule
+def next_cards(heights):  # type: ignore[no-untyped-def]
+    """Return a bit, 1 << code, for the next card of each suit built up from the ace (`heights`: 0 to 13 of each)."""
+    wanted = 0
+    for suit in range(4):
+        height = int(heights[suit])
+        wanted |= (1 if height < 13 else 0) << (13 * suit + 1 + height)
+    return wanted
+
+
+@rule
 def rank_of(card):  # type: ignore[no-untyped-def]
     """Return the rank, 1 to 13, of a card code 1 to 52."""
     return (int(card) - 1) % 13 + 1

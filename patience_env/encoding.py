@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 from patience_env.cards import CHANNELS, EMPTY_CHANNEL, FACE_DOWN, FACE_DOWN_CHANNEL, PACK, RANKS
 from patience_env.game import Layout
 from patience_env.jit import JIT, rule
-from patience_env.lanes import (
-    LANES,
-    copy_bytes,
-    copy_few,
-    spread_lanes,
-    spread_rows,
-)
+from patience_env.lanes import LANES, copy_bytes, copy_few, spread_lanes, spread_rows
 
 KINDS = ("planes", "cards")
 TOGETHER = 8  # games that the compiled loop takes together
@@ -97,7 +91,7 @@ def scratch(layout: Layout) -> NDArray[np.int8]:
     It may read on beyond its end.
     """
     padding = int(np.prod(planes_shape(layout))) - CHANNELS * len(layout.places)
-    return np.zeros((TOGETHER, len(layout.places) + padding + 2 * LANES), np.int8)
+    return np.zeros((TOGETHER, len(layout.places) + padding + LANES), np.int8)
 
 
 def expand(planes, cards, places, cells):  # type: ignore[no-untyped-def]

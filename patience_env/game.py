@@ -239,9 +239,9 @@ def get_game(game_id: str) -> Game:
     Raises:
         ValueError: no such game.
     """
-    if not isinstance(game_id, str) or game_id not in _LOADED:
-        if not isinstance(game_id, str) or game_id not in _ENTRIES:
-            raise ValueError(f"there is no game {game_id!r}: known are {', '.join(_ENTRIES)}")
+    if not isinstance(game_id, str) or (game_id not in _LOADED and game_id not in _ENTRIES):
+        raise ValueError(f"there is no game {game_id!r}: known are {', '.join(_ENTRIES)}")
+    if game_id not in _LOADED:
         module = import_module(_ENTRIES[game_id].module)
         game = module.GAME
         if game.id != game_id:

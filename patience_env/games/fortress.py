@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from patience_env.cards import EMPTY, PACK, SUITS, card_code, card_text, suit_of
+from patience_env.cards import EMPTY, PACK, SUITS, card_code, card_text, next_cards, suit_of
 from patience_env.deals import draw_below
 from patience_env.game import Game, Layout, Spot, Table
 from patience_env.jit import helper, rule
@@ -168,10 +168,7 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
     """Mark the moves of the outside cards; return how many they are."""
     for action in range(ACTIONS):
         mask[action] = 0
-    wanted = 0  # a bit, 1 << code, for each card that a foundation takes
-    for suit in range(len(SUITS)):
-        rank = int(state.founded[suit])
-        wanted |= (1 if rank < 13 else 0) << (13 * suit + 1 + rank)
+    wanted = next_cards(state.founded)
     count = 0
     for row in range(ROWS):
         length = int(state.length[row])

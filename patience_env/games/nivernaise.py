@@ -48,7 +48,7 @@ from typing import Any
 
 import numpy as np
 
-from patience_env.cards import EMPTY, FACE_DOWN, PACK, card_text
+from patience_env.cards import EMPTY, FACE_DOWN, PACK, card_text, next_cards
 from patience_env.deals import draw_below, shuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
 from patience_env.games.twin_foundations import (
@@ -69,7 +69,6 @@ from patience_env.games.twin_foundations import (
     transfer_text,
     unseen_counters,
     wanted_down,
-    wanted_up,
 )
 from patience_env.jit import helper, kernel, rule
 from patience_env.lanes import HALF, clear_half, copy_bytes, lowest_one, ones, show_cards, show_cards_back
@@ -233,7 +232,7 @@ def top_of(state, p):  # type: ignore[no-untyped-def]
 @helper
 def legal(state, mask):  # type: ignore[no-untyped-def]
     """Mark the legal actions; return how many they are."""
-    ups, downs = wanted_up(state), wanted_down(state)
+    ups, downs = next_cards(state.up), wanted_down(state)
     count = 0
     vacant = 0
     for f in range(FLANKS):

@@ -49,7 +49,7 @@ from typing import Any
 
 import numpy as np
 
-from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, SUITS, card_text, is_red, rank_of
+from patience_env.cards import EMPTY, FACE_DOWN, PACK, RANKS, SUITS, card_text, is_red, next_cards, rank_of
 from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Spot, Table
 from patience_env.games.twin_foundations import (
@@ -71,7 +71,6 @@ from patience_env.games.twin_foundations import (
     transfer_text,
     unseen_counters,
     wanted_down,
-    wanted_up,
 )
 from patience_env.jit import helper, kernel, rule
 from patience_env.lanes import copy_bytes
@@ -268,7 +267,7 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
     """Mark the legal actions; return how many they are."""
     for i in range(np.uint64(TRANSFER)):
         mask[i] = 0
-    ups, downs = wanted_up(state), wanted_down(state)
+    ups, downs = next_cards(state.up), wanted_down(state)
     count = 0
     vacancies = 0
     for source in range(POSITIONS):

@@ -32,16 +32,6 @@ def fits(state, card, way):  # type: ignore[no-untyped-def]
 
 
 @rule
-def wanted_up(state):  # type: ignore[no-untyped-def]
-    """Return a bit, 1 << code, for each card that is the next of an ascending foundation."""
-    wanted = 0
-    for suit in range(4):
-        height = int(state.up[suit])
-        wanted |= (1 if height < 13 else 0) << (13 * suit + 1 + height)
-    return wanted
-
-
-@rule
 def wanted_down(state):  # type: ignore[no-untyped-def]
     """Return a bit, 1 << code, for each card that is the next of a descending foundation."""
     wanted = 0
@@ -55,7 +45,7 @@ def wanted_down(state):  # type: ignore[no-untyped-def]
 def mark_fits(ups, downs, card, mask, first):  # type: ignore[no-untyped-def]
     """Mark in `mask[first]` and `mask[first + 1]` which foundations take a card (EMPTY: none); return how many do.
 
-    `ups` and `downs` are what `wanted_up` and `wanted_down` give: asked so, no card needs a branch.
+    `ups` and `downs` are `next_cards(state.up)` and `wanted_down(state)`: asked so, no card needs a branch.
     """
     up = (ups >> card) & 1
     down = (downs >> card) & 1
