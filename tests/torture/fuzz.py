@@ -366,7 +366,6 @@ def drive(name: str, examples: int, number: int) -> None:
     """Drive a machine through so many random courses; raise where something breaks."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    gymnasium.logger.min_level = gymnasium.logger.ERROR
     chosen = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
@@ -376,7 +375,12 @@ def drive(name: str, examples: int, number: int) -> None:
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(seed(number)(MACHINES[name]), settings=chosen)
+    level = gymnasium.logger.min_level
+    gymnasium.logger.min_level = gymnasium.logger.ERROR
+    try:
+        run_state_machine_as_test(seed(number)(MACHINES[name]), settings=chosen)
+    finally:  # a test of the same process may ask for a warning
+        gymnasium.logger.min_level = level
 
 
 def mutate(target: str, seconds: float, number: int, most: int | None = None) -> tuple[int, list[str]]:
