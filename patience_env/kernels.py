@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from patience_env.deals import advance, bits_at
 from patience_env.encoding import write_planes
 from patience_env.jit import JIT, kernel, rule
-from patience_env.lanes import LANES, copy_few, count_ones, lowest_one, ones
+from patience_env.lanes import LANES, count_ones, lowest_one, ones, pack_bits
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
 
 OVER = 1
@@ -24,14 +24,30 @@ LOOK = 4
 
 
 @rule
-def move(state, mask, mode, number, action):  # type: ignore[no-untyped-def]
+def is_held(held, action):  # type: ignore[no-untyped-def]
+    """Tell whether an action (not below 0) is legal by the bits of its row."""
+    word = np.uint64(action >> 5)
+    return word < held.shape[0] and (int(held[word]) >> (action & 31)) & 1 != 0
+
+
+@rule
+def any_held(held):  # type: ignore[no-untyped-def]
+    """Tell whether any action is legal by the bits of a row."""
+    found = 0
+    for word in range(held.shape[0]):
+        found |= int(held[word])
+    return found != 0
+
+
+@rule
+def move(state, held, mode, number, action):  # type: ignore[no-untyped-def]
     """Deal or play; return the reward and status bits: ILLEGAL, and OVER where an illegal action ended the game."""
     reward = 0.0
     bits = 0
     if mode == STEP:
-        if 0 <= action < mask.shape[0] and mask[action] != 0:
+        if action >= 0 and is_held(held, action):
             reward = play(state, action)
-        elif count_legal(mask) > 0:
+        elif any_held(held):
             reward = -1.0
             bits = ILLEGAL if forfeit(state) else ILLEGAL | OVER
     elif mode == DEAL:
@@ -51,21 +67,29 @@ def mark(state, mask, bits):  # type: ignore[no-untyped-def]
     return count
 
 
+@rule
+def show_held(mask, held):  # type: ignore[no-untyped-def]
+    """Write the legal actions of a row from its bits."""
+    for i in range(mask.shape[0]):
+        mask[i] = is_held(held, i)
+
+
 @kernel
 def advance_rows(  # type: ignore[no-untyped-def]
-    states, modes, deals, actions, rewards, status, masks, copies, observations, scratch, sizes
+    states, modes, deals, actions, rewards, status, held, masks, observations, scratch, sizes
 ):
     """Move every row on as its mode says and write its reward, status, mask and observation.
 
     Modes (uint8): IDLE leaves the row alone (reward 0, status 0), STEP plays its action, DEAL starts the deal of its
-    number (uint64), SHOW writes mask and observation anew, LOOK the observation. One loop does all, so that each game
-    is compiled once. It goes through a few rows, as many as `scratch` has, three times: once to play, once to find what
-    is legal and to be seen, once to spread that into planes. Each reads in wide pieces what the one before has
-    written in narrow ones, for which a processor waits if that was just before.
-    `masks` keeps the legal actions from call to call; `copies`, where it has rows, gets a copy of each row that is not
-    IDLE. `scratch` is room for the cards form of each of the few rows, without entries where `observations` are not
-    planes. `sizes` holds the number of places, the size of the grid, and 1 where the
-    reward is 1 on the winning move, else 0.
+    number (uint64), SHOW finds what is legal and writes mask and observation, LOOK writes both as they are. One loop
+    does all, so that each game is compiled once. It goes through a few rows, as many as `scratch` has, three times:
+    once to play, once to find what is legal and to be seen, once to spread that into planes and to keep what is legal.
+    Each reads in wide pieces what the one before has written in narrow ones, for which a processor waits if that was
+    just before.
+    `held` keeps the legal actions from call to call, a bit each (uint32, `LANES` a word): what happens to the `masks`,
+    a byte each, does no harm to the game. They are written for every row that is not IDLE. `scratch` is room for the
+    cards form of each of the few rows, without entries where `observations` are not planes. `sizes` holds the number
+    of places, the size of the grid, and 1 where the reward is 1 on the winning move, else 0.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
     any action will do and gives no reward.
@@ -75,7 +99,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
     for start in range(0, states.shape[0], scratch.shape[0]):
         end = min(start + scratch.shape[0], states.shape[0])
         for row in range(start, end):
-            reward, bits = move(states[row], masks[row], modes[row], deals[row], actions[row])
+            reward, bits = move(states[row], held[row], modes[row], deals[row], actions[row])
             rewards[row] = reward
             status[row] = bits
         for row in range(start, end):
@@ -93,40 +117,40 @@ def advance_rows(  # type: ignore[no-untyped-def]
                     rewards[row] = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
                 status[row] = bits
                 seen |= bits
-            if copies.shape[0] > 0:
-                copy_few(copies[row], 0, mask, 0, mask.shape[0])
+            else:
+                show_held(mask, held[row])
             places = observations[row]
             if scratch.shape[1] > 0:
                 places = scratch[row - start]
             observe(state, places)
-        if scratch.shape[1] > 0:
-            for row in range(start, end):
-                if modes[row] != IDLE:
+        for row in range(start, end):
+            if modes[row] != IDLE:
+                pack_bits(held[row], masks[row])
+                if scratch.shape[1] > 0:
                     write_planes(observations[row], scratch[row - start], int(sizes[0]), int(sizes[1]))
     return seen
 
 
 @kernel
-def prepare_rows(ended, modes, deals, upcoming, following, masks, actions, strict):  # type: ignore[no-untyped-def]
+def prepare_rows(ended, modes, deals, upcoming, following, held, actions, strict):  # type: ignore[no-untyped-def]
     """Set the modes of the coming step: games that have ended are dealt anew, with the next of their upcoming numbers.
 
     Returns -1; or, before anything is changed, the first row that is to play an illegal action although it has a legal
     one (only where `strict`); or, if there is none, -2 - row for the first row whose upcoming numbers are used up.
     """
     if strict:
-        for row in range(masks.shape[0]):
-            mask = masks[row]
+        for row in range(held.shape[0]):
             action = actions[row]
-            obeyed = 0 <= action < mask.shape[0] and mask[action] != 0
-            if not obeyed and not ended[row] and count_legal(mask) > 0:
+            obeyed = action >= 0 and is_held(held[row], action)
+            if not obeyed and not ended[row] and any_held(held[row]):
                 return row
     for row in range(ended.shape[0]):
         if ended[row] and following[row] == upcoming.shape[1]:
             return -2 - row
     for row in range(ended.shape[0]):
-        modes[row] = STEP
+        modes[row] = DEAL if ended[row] else STEP
+    for row in range(ended.shape[0]):
         if ended[row]:
-            modes[row] = DEAL
             deals[row] = upcoming[row, following[row]]
             following[row] += 1
     return -1
@@ -135,14 +159,14 @@ def prepare_rows(ended, modes, deals, upcoming, following, masks, actions, stric
 @kernel
 def settle_rows(modes, status, elapsed, limit, terminated, truncated, ended):  # type: ignore[no-untyped-def]
     """Tell after a step which games terminated, were truncated (after `limit` steps; 0: never) or ended in any way."""
+    for row in range(modes.shape[0]):  # a compiler makes vectors of short loops over few arrays
+        elapsed[row] = elapsed[row] + 1 if modes[row] == STEP else 0
     for row in range(modes.shape[0]):
-        played = modes[row] == STEP
-        elapsed[row] = elapsed[row] + 1 if played else 0
-        over = played and (status[row] & OVER) != 0
-        cut = limit > 0 and elapsed[row] >= limit
-        terminated[row] = over
-        truncated[row] = cut
-        ended[row] = over or cut
+        terminated[row] = (modes[row] == STEP) & ((status[row] & OVER) != 0)
+    for row in range(modes.shape[0]):
+        truncated[row] = (limit > 0) & (elapsed[row] >= limit)
+    for row in range(modes.shape[0]):
+        ended[row] = terminated[row] | truncated[row]
 
 
 @kernel
@@ -215,6 +239,41 @@ def sample_rows(masks, bits, actions):  # type: ignore[no-untyped-def]
     for row in range(masks.shape[0]):
         mask = masks[row]
         actions[row] = nth_legal(mask, (np.int64(bits[row]) * count_legal(mask)) >> 32)
+
+
+@kernel
+def sample_held(held, bits, actions):  # type: ignore[no-untyped-def]
+    """Choose like `sample_rows` by the bits of every row (see `advance_rows`); 0 where none is legal."""
+    for row in range(held.shape[0]):
+        words = held[row]
+        count = 0
+        for word in range(words.shape[0]):
+            count += count_ones(int(words[word]))
+        left = (np.int64(bits[row]) * count) >> 32
+        actions[row] = 0
+        for word in range(words.shape[0]):
+            one = np.int64(words[word])
+            here = count_ones(one)
+            if left < here:
+                for _ in range(left):
+                    one &= one - 1
+                actions[row] = LANES * word + lowest_one(one)
+                break
+            left -= here
+
+
+@kernel
+def hold_rows(masks, held):  # type: ignore[no-untyped-def]
+    """Take these legal actions for those of the rows."""
+    for row in range(masks.shape[0]):
+        pack_bits(held[row], masks[row])
+
+
+@kernel
+def show_rows(held, masks):  # type: ignore[no-untyped-def]
+    """Write the legal actions of every row."""
+    for row in range(masks.shape[0]):
+        show_held(masks[row], held[row])
 
 
 @kernel

@@ -12,9 +12,10 @@ from patience_env import kernels
 from patience_env.deals import RESERVED_DEALS
 from patience_env.encoding import TOGETHER, observation_space, scratch
 from patience_env.game import Game, get_game
+from patience_env.lanes import LANES
 
 BLOCK = 64
-_HELD = ("states", "masks", "flat", "rewards", "status")
+_KEPT = ("states", "held", "masks", "flat", "rewards", "status")
 
 
 class Rows:
@@ -22,7 +23,8 @@ class Rows:
 
     Attributes:
         states: the positions, dtype `game.state`.
-        masks: legal actions, int8, shape (count, actions).
+        held: the legal actions, a bit each, uint32 (see `kernels.advance_rows`).
+        masks: the same, int8, shape (count, actions), of the last call that did not write them elsewhere.
         flat: the observations, int8, shape (count, entries); empty until something is dealt or shown.
         rewards: rewards of the last step, float64.
         status: 0, OVER and ILLEGAL bits of the last step, uint8 (see `patience_env.kernels`).
@@ -36,6 +38,7 @@ class Rows:
         self.observation = observation
         self.only_wins = only_wins
         self.states = game.new_states(count, self.options)
+        self.held = np.zeros((count, -(-self.layout.actions // LANES)), np.uint32)
         self.masks = np.zeros((count, self.layout.actions), np.int8)
         self.shape: tuple[int, ...] = self.observation_space.shape or ()
         self.flat = np.zeros((count, int(np.prod(self.shape))), np.int8)
@@ -48,14 +51,13 @@ class Rows:
         cells = self.layout.grid[0] * self.layout.grid[1] if self.layout.grid else 0
         self._scratch = scratch(self.layout) if observation == "planes" else np.zeros((TOGETHER, 0), np.int8)
         self._sizes = np.array([len(self.layout.places), cells, only_wins])
-        self._no_copies = np.zeros((0, self.layout.actions), np.int8)
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = (self.game, self.options, len(self.states), self.observation, self.only_wins)
-        return Rows, facts, [getattr(self, name) for name in _HELD]
+        return Rows, facts, [getattr(self, name) for name in _KEPT]
 
     def __setstate__(self, held: list[NDArray[Any]]) -> None:
-        for name, array in zip(_HELD, held, strict=True):
+        for name, array in zip(_KEPT, held, strict=True):
             getattr(self, name)[:] = array
 
     @property
@@ -76,6 +78,17 @@ class Rows:
         """Play one action in every row that is not idle."""
         self.advance(np.where(idle, np.uint8(kernels.IDLE), np.uint8(kernels.STEP)), self._deals, actions)
 
+    def allow(self, masks: NDArray[np.int8]) -> None:
+        """Take these as the legal actions of the first rows (int8, shape (rows, actions))."""
+        self.masks[: len(masks)] = masks
+        kernels.hold_rows(self.masks[: len(masks)], self.held)
+
+    def legal_actions(self) -> NDArray[np.int8]:
+        """Return the legal actions, int8, shape (count, actions), a fresh array."""
+        masks = np.empty_like(self.masks)
+        kernels.show_rows(self.held, masks)
+        return masks
+
     def _advance_some(self, rows: NDArray[np.int64], mode: int) -> None:
         self._modes[:] = kernels.IDLE
         self._modes[rows] = mode
@@ -87,14 +100,14 @@ class Rows:
         deals: NDArray[np.uint64],
         actions: NDArray[np.int64],
         flat: NDArray[np.int8] | None = None,
-        copies: NDArray[np.int8] | None = None,
+        masks: NDArray[np.int8] | None = None,
     ) -> int:
         """Move every row on as its mode says (see `kernels.advance_rows`); return the status bits of all together.
 
-        Observations go to `flat` (int8, shape (count, entries)), where it is given, instead of `self.flat`; `copies`
-        (int8, shape (count, actions)) gets a copy of the masks.
+        Observations go to `flat` (int8, shape (count, entries)), where it is given, instead of `self.flat`, and the
+        legal actions to `masks` (int8, shape (count, actions)) instead of `self.masks`.
         """
-        return int(kernels.advance_rows(*self.arguments(modes, deals, actions, flat, copies)))
+        return int(kernels.advance_rows(*self.arguments(modes, deals, actions, flat, masks)))
 
     def arguments(
         self,
@@ -102,7 +115,7 @@ class Rows:
         deals: NDArray[np.uint64],
         actions: NDArray[np.int64],
         flat: NDArray[np.int8] | None = None,
-        copies: NDArray[np.int8] | None = None,
+        masks: NDArray[np.int8] | None = None,
     ) -> tuple[Any, ...]:
         """Return the arguments of `advance_rows` for arrays that may be filled anew before each call."""
         return (
@@ -112,8 +125,8 @@ class Rows:
             actions,
             self.rewards,
             self.status,
-            self.masks,
-            self._no_copies if copies is None else copies,
+            self.held,
+            self.masks if masks is None else masks,
             self.flat if flat is None else flat,
             self._scratch,
             self._sizes,

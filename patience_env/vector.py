@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from patience_env.deals import check_deal
 from patience_env.env import check_illegal_action, check_render_mode, check_reset_options, forfeit_warning
 from patience_env.game import Game
-from patience_env.kernels import DEAL, IDLE, ILLEGAL, LOOK, prepare_rows, sample, settle_rows
+from patience_env.kernels import DEAL, IDLE, ILLEGAL, LOOK, prepare_rows, sample_held, settle_rows
 from patience_env.table import BLOCK, draw_deals, open_game
+
+_INT64 = np.dtype(np.int64)
 
 
 class _Buffers:
@@ -286,7 +288,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         rewards, terminated, truncated = self._settle()
         illegal = self._illegal() if seen & ILLEGAL else None
         if self.autoreset_mode is AutoresetMode.SAME_STEP and self._ended.any():
-            extra = {**self._final(flat, illegal), **_with_companion("illegal_action", illegal, ~self._ended)}
+            extra = {**self._final(flat, masks, illegal), **_with_companion("illegal_action", illegal, ~self._ended)}
             self._start(np.flatnonzero(self._ended), flat, masks, IDLE)
             info = self._info(masks) | extra
         else:
@@ -322,13 +324,15 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
                 self._deals,
                 self._upcoming,
                 self._next,
-                self._rows.masks,
+                self._rows.held,
                 actions,
                 self.illegal_action == "raise",
             )
         )
 
     def _check_actions(self, actions: Any) -> NDArray[np.int64]:
+        if type(actions) is np.ndarray and actions.dtype == _INT64 and actions.shape == self._deals.shape:
+            return np.ascontiguousarray(actions)
         try:
             chosen = np.asarray(actions)
         except ValueError as error:
@@ -364,14 +368,16 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             info[companion] = companions[i]
         return info
 
-    def _final(self, flat: NDArray[np.int8], illegal: NDArray[np.bool_] | None) -> dict[str, Any]:
+    def _final(
+        self, flat: NDArray[np.int8], masks: NDArray[np.int8], illegal: NDArray[np.bool_] | None
+    ) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the games that have just ended."""
         ended = np.flatnonzero(self._ended)
         final_obs = np.full(self.num_envs, None, dtype=object)
         for i, observation in zip(ended, flat.reshape(self._shape)[ended], strict=True):
             final_obs[i] = observation
         info: dict[str, Any] = {}
-        for name, value in {"action_mask": self._rows.masks, **self._live_info}.items():
+        for name, value in {"action_mask": masks, **self._live_info}.items():
             info[name] = np.zeros_like(value)
             info[name][ended] = value[ended]
             info[f"_{name}"] = self._ended.copy()
@@ -387,7 +393,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return which actions are legal, bool, shape (num_envs, actions), a fresh array."""
-        return self._rows.masks.astype(np.bool_)
+        return self._rows.legal_actions().astype(np.bool_)
 
     def sample(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return a uniformly random legal action for every game, int64, shape (num_envs,).
@@ -399,7 +405,9 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         """
         if not self._started:
             raise ResetNeeded(f"{self.game.id}: call reset() before sample()")
-        return np.maximum(sample(self._rows.masks, rng), 0)
+        actions = np.empty(self.num_envs, np.int64)
+        sample_held(self._rows.held, rng.integers(0, 2**32, self.num_envs, np.uint32), actions)
+        return actions
 
     def states(self) -> NDArray[Any]:
         """Return a copy of the state records, shape (num_envs,), dtype `game.state`."""

@@ -779,7 +779,7 @@ def test_a_deal_without_a_legal_action_is_one_empty_step() -> None:
     env.reset(seed=1)
     # No position of this game is like that at the start, but some of other games may be: set one up by hand.
     env._rows.states["placed"] = 25
-    env._mask[:] = 0
+    env._rows.allow(np.zeros_like(env._rows.masks))
     _, reward, terminated, _, info = env.step(0)
     assert (reward, terminated) == (0.0, True)
     assert "illegal_action" not in info

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from patience_env.kernels import count_legal, nth_legal, sample
-from patience_env.lanes import copy_few
+from patience_env.kernels import any_held, count_legal, hold_rows, is_held, nth_legal, sample, sample_held, show_rows
+from patience_env.lanes import LANES, copy_few
 
 
 @njit
@@ -54,6 +54,33 @@ def test_samples_are_legal_and_uniform_in_masks_of_any_layout() -> None:
     counts = np.bincount(sample(one, rng), minlength=40)
     assert sorted(np.flatnonzero(counts).tolist()) == [3, 17, 39]
     assert counts[[3, 17, 39]].min() > 6_400  # 6,667 expected, standard deviation 67
+
+
+@njit
+def held_actions(held: Any, count: int) -> Any:
+    return [is_held(held, action) for action in range(count)], any_held(held)
+
+
+@pytest.mark.parametrize("size", [1, 2, 11, 15, 16, 17, 25, 31, 32, 33, 48, 63, 64, 65, 81, 100, 400, 1777])
+def test_masks_of_any_length_are_held_as_bits(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for share in (0.0, 0.02, 0.5, 1.0):
+        room = np.ones(3 * size + 128, np.int8)  # what lies before and behind a mask does not count
+        masks = room[64 : 64 + 3 * size].reshape(3, size)
+        masks[:] = rng.random((3, size)) < share
+        held = np.full((3, -(-size // LANES)), 2**32 - 1, np.uint32)
+        hold_rows(masks, held)
+        for mask, bits in zip(masks, held, strict=True):
+            told, some = held_actions(bits, size + 70)
+            assert told == [*mask.astype(bool).tolist(), *[False] * 70]
+            assert some == mask.any()
+        shown = np.full((3, size), 7, np.int8)
+        show_rows(held, shown)
+        assert (shown == masks).all()
+        draws, actions = rng.integers(0, 2**32, 3, np.uint32), np.full(3, -7)
+        sample_held(held, draws, actions)
+        by_mask = [nth(mask, int(draw) * count(mask) >> 32) for mask, draw in zip(masks, draws, strict=True)]
+        assert actions.tolist() == [max(action, 0) for action in by_mask]
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 31, 32, 33, 64, 81, 97])

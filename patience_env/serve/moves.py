@@ -167,7 +167,7 @@ class Observer:
         rows = self._rows
         count = len(actions)
         rows.states[:count] = seen.states[0]
-        rows.masks[:count] = seen.mask
+        rows.allow(np.repeat(seen.mask[None], count, 0))
         self._idle[:] = True
         self._idle[:count] = False
         self._actions[:count] = actions

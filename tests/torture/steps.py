@@ -154,8 +154,8 @@ def play_on(  # type: ignore[no-untyped-def]
     actions,
     rewards,
     status,
+    held,
     masks,
-    copies,
     observations,
     scratch,
     sizes,
@@ -180,8 +180,8 @@ def play_on(  # type: ignore[no-untyped-def]
                 actions,
                 rewards,
                 status,
+                held,
                 masks,
-                copies,
                 observations,
                 scratch,
                 sizes,
@@ -199,8 +199,8 @@ def play_on(  # type: ignore[no-untyped-def]
             actions,
             rewards,
             status,
+            held,
             masks,
-            copies,
             observations,
             scratch,
             sizes,
@@ -372,7 +372,7 @@ def batched_steps(game_id: str, wanted: int, deadline: float, seed: int, games: 
         if since >= EVERY:
             since -= EVERY
             chosen = int(rng.integers(games))
-            check_position(checker, tally, batch._rows.states[chosen : chosen + 1], batch._rows.masks[chosen])
+            check_position(checker, tally, batch._rows.states[chosen : chosen + 1], batch.action_masks()[chosen])
         watch.look(tally.steps)
     tally.seconds, tally.growth = time.monotonic() - began, watch.growth()
     return tally
