@@ -244,36 +244,32 @@ def can_be_completed(wanted, cards, first, second):  # type: ignore[no-untyped-d
 
 
 @rule
-def any_swap_begins(state, cards):  # type: ignore[no-untyped-def]
+def every_swap_begins(state, cards):  # type: ignore[no-untyped-def]
     """Tell, where there is no fourteen, that every first swap can be completed; False when in doubt.
 
-    Three swaps are sought, each of which alone brings a card into line with one that it makes fourteen with, and no two
-    of which share any of these three places. A first swap of two places touches at most two of the swaps; the third can
-    still complete it. `cards` holds a bit for each place with a card.
+    Two partners are not in line, so one of them can complete an exchange by going to a place in the other's line: if
+    three cards lie there, then whatever two cards the first swap has moved. Only a first swap of two cards that have
+    part in all such couples could be in the way; so there must not be two such cards. Fewest have part in all couples
+    of two ranks if they are all of one rank, or all that have three cards in line; of sevens, all but one, or the same.
+    `cards` holds a bit for each place with a card.
     """
-    unused = cards
-    found = 0
-    movable = cards
-    while movable:
-        first = lowest_one(movable)
-        movable &= movable - 1
-        partners = np.int64(partners_of(state, first)) & unused
-        if partners and (unused >> first) & 1:
-            partner = partners & -partners
-            ends = LINE[lowest_one(partners)] & unused & ~(1 << first)
-            if ends:
-                unused &= ~((1 << first) | partner | (ends & -ends))
-                found += 1
-                if found == 3:
-                    return True
-    return False
+    joined = 0
+    for place in range(PLACES):
+        joined |= (1 if count_ones(LINE[place] & cards) > 2 else 0) << place
+    fewest = 0
+    for rank in range(1, SUM // 2):
+        ones, others = np.int64(state.have[rank]), np.int64(state.have[SUM - rank])
+        fewest += min(count_ones(ones), count_ones(others), count_ones((ones | others) & joined))
+    sevens = np.int64(state.have[SUM // 2])
+    fewest += min(max(count_ones(sevens) - 1, 0), count_ones(sevens & joined))
+    return fewest > 2
 
 
 @helper
 def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
     """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are."""
     cards = ~np.int64(state.have[0]) & ALL_PLACES
-    if any_swap_begins(state, cards):
+    if every_swap_begins(state, cards):
         return _mark_cards(mask, np.uint64(PAIRS), state.cells, np.uint64(0))
     wanted = words()
     for place in range(PLACES):
