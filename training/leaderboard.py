@@ -57,6 +57,8 @@ SLOW = {"search": 100, "flat": 20, "uct": 20}
 BRIEF = {"flat": "flat:simulations=100", "uct": "uct:simulations=100"}
 # These need a model's path.
 WITH_PATH = ("sb3", "model")
+# Win rates below this are not drawn: the mean returns tell more.
+SELDOM = 0.02
 _DEALS = re.compile(r"(.+)@(\d+)")
 
 
@@ -409,11 +411,14 @@ def check_plot() -> None:
 def draw(board: Mapping[str, Any]) -> bytes:
     """Return a plot of the leaderboard as PNG: for each game a bar for each policy, with its 95% interval.
 
+    Bars are win rates; mean returns in games that have none, and where the best policy wins fewer than `SELDOM`.
+
     Raises:
         ValueError: matplotlib is not installed.
     """
     check_plot()
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     games: dict[str, list[Mapping[str, Any]]] = {}
     for entry in board["entries"]:
@@ -424,7 +429,8 @@ def draw(board: Mapping[str, Any]) -> bytes:
     picture = Figure(figsize=(4.6 * columns, height), layout="constrained")
     for number, (title, found) in enumerate(games.items()):
         axes = picture.add_subplot(rows, columns, number + 1)
-        scored = found[0]["win_rate"] is None
+        rates = [entry["win_rate"] for entry in found if entry["win_rate"] is not None]
+        scored = max(rates, default=0.0) < SELDOM
         values = [entry["mean"] if scored else entry["win_rate"] for entry in found]
         lows = [
             1.96 * (entry["stderr"] or 0.0) if scored else entry["win_rate"] - entry["wilson_low"] for entry in found
@@ -435,7 +441,8 @@ def draw(board: Mapping[str, Any]) -> bytes:
         places = np.arange(len(found))
         axes.barh(places, values, xerr=np.maximum([lows, highs], 0.0), color="#6f8fb3", ecolor="black", capsize=2)
         axes.set(yticks=places, yticklabels=[entry["policy"][:30] for entry in found])
-        axes.set_xlabel("mean score" if scored else "win rate")
+        axes.set_xlabel("win rate" if not scored else "mean return (few are won)" if rates else "mean score")
+        axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.set_title(title, fontsize=9)
         axes.invert_yaxis()
     content = io.BytesIO()
