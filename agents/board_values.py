@@ -69,6 +69,8 @@ PARTS = {
     "cards placed": 3,
 }
 FEATURES = sum(PARTS.values())
+# What a network for any table knows of the table: what kind it is, and its nine points.
+MOODS = 32 + 9
 
 
 @rule
@@ -368,15 +370,21 @@ class Space(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What a network that plays for any scoring table adds to its biases and its last layer, float32.
+    """What makes of a network one for a scoring table, float32.
 
-    Each is multiplied by the nine points, divided by the largest of them.
+    The table is its nine points divided by the largest of them. A small layer, relu(table @ t1 + t0), finds out what
+    kind of table it is; what it finds and the table itself are the `MOODS` numbers that shift and stretch what both
+    layers of the network see. The last layer knows nothing of points: it tells how likely each of the nine hands is.
     """
 
-    c1: Any  # (2, 9, width): to b1
-    c2: Any  # (2, 9, width): to b2
-    c3: Any  # (2, 9, width): to w3
-    c4: Any  # (2, 9): to b3
+    t0: Any  # (MOODS - 9,)
+    t1: Any  # (9, MOODS - 9)
+    c1: Any  # (2, MOODS, width): added to b1
+    g1: Any  # (2, MOODS, width): stretches the columns of w1
+    c2: Any  # (2, MOODS, width): added to b2
+    g2: Any  # (2, MOODS, width): stretches the columns of w2
+    c3: Any  # (2, 9, width): times the table, added to w3
+    c4: Any  # (2, 9): times the table, added to b3
 
 
 def relative_points(points: NDArray[np.float64]) -> tuple[NDArray[np.float32], float]:
@@ -389,11 +397,14 @@ def net_for(net: Net, conditions: Conditions, points: NDArray[np.float64]) -> Ne
     """Return the network for a scoring table, in points."""
     table, largest = relative_points(points)
     size = np.float32(largest)
+    kind = np.maximum(table @ conditions.t1 + conditions.t0, np.float32(0.0))
+    mood = np.concatenate([kind, table])
+    first, second = (np.float32(1.0) + np.einsum("t,ath->ah", mood, one) for one in (conditions.g1, conditions.g2))
     return Net(
-        net.w1,
-        net.b1 + np.einsum("t,ath->ah", table, conditions.c1),
-        net.w2,
-        net.b2 + np.einsum("t,ath->ah", table, conditions.c2),
+        net.w1 * first[:, None],
+        net.b1 + np.einsum("t,ath->ah", mood, conditions.c1),
+        net.w2 * second[:, None, None],
+        net.b2 + np.einsum("t,ath->ah", mood, conditions.c2),
         (net.w3 + np.einsum("t,ath->ah", table, conditions.c3)) * size,
         (net.b3 + np.einsum("t,at->a", table, conditions.c4)) * size,
     )
@@ -627,7 +638,7 @@ def record_games(  # type: ignore[no-untyped-def]
     inputs,
     weights,
     owners,
-    targets,
+    hands,
     starts,
     scores,
 ):
@@ -645,8 +656,9 @@ def record_games(  # type: ignore[no-untyped-def]
         touching: 1 for the touching placement, 0 for the fixed square.
         chance: the probability that a game has one random move; only what follows is to be learned from.
         worths: float64, (81,), scratch.
-        inputs, weights, owners, targets: (games, 24, 10, FEATURES) float32, (games, 24, 10) float32 and int8, and
-            float32: after 1 to 24 cards the features of each line, whether it is incomplete, and what it came to score.
+        inputs, weights, owners, hands: (games, 24, 10, FEATURES) float32, (games, 24, 10) float32, int8 and int8:
+            after 1 to 24 cards the features of each line, whether it is incomplete, which line it is (-1: an empty one
+            of the canvas), and which hand it came to be.
         starts: int64, (games,): the first number of cards from which there was no random move (with a script: given).
         scores: float64, (games,).
     """
@@ -690,7 +702,7 @@ def record_games(  # type: ignore[no-untyped-def]
                             following += 1
                         line = following
                         following += 1
-                    targets[game, placed, slot] = points[hand_of(board, line)]
+                    hands[game, placed, slot] = hand_of(board, line)
 
 
 @rule
@@ -841,7 +853,8 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, di
         "w3": (2, width),
         "b3": (2,),
     }
-    further = {"c1": (2, 9, width), "c2": (2, 9, width), "c3": (2, 9, width), "c4": (2, 9)}
+    further: dict[str, tuple[int, ...]] = {"t0": (MOODS - 9,), "t1": (9, MOODS - 9), "c3": (2, 9, width), "c4": (2, 9)}
+    further |= dict.fromkeys(("c1", "g1", "c2", "g2"), (2, MOODS, width))
     wanted = shapes if points is not None else {**shapes, **further}
     found = {name: (array.shape, array.dtype) for name, array in tensors.items()}
     if width == 0 or found != {name: (shape, np.dtype(np.float32)) for name, shape in wanted.items()}:

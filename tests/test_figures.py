@@ -132,16 +132,30 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
     network = tmp_path / "network"
     ValueTraining(network, Plan("random", "fixed", 500, width=16, attempts=1, teacher="")).run()
     out = tmp_path / "out"
-    settings = ["--deals", "50", "--seconds", "0.5", "--long", "1", "--long-tables", "1", "--value", str(network)]
+    settings = ["--deals", "50", "--seconds", "0.5", "--long", "1", "--long", "0.2", "--long-tables", "1"]
+    settings += ["--value", str(network)]
     write(["--tables", "1", *settings], out)
     first = json.loads((out / "tables.json").read_text())["tables"][0]
-    assert set(first["results"]) == {"line", "long", "any table", "greedy", "random"}
+    assert set(first["results"]) == {"line", "line 1", "line 0.2", "any table", "greedy", "random"}
+    assert first["games"]["line 0.2"] < first["games"]["line"] < first["games"]["line 1"]
+    assert [part["seconds"] for part in first["course"]] == [0.2, 0.5, 1.0]
+    longest = first["results"]["line 1"]["mean"]
+    assert first["course"][0]["short"] == pytest.approx(1 - first["results"]["line 0.2"]["mean"] / longest)
+    assert first["course"][2]["short"] == 0
     assert first["results"]["line"]["mean"] > first["results"]["random"]["mean"]
     write(["--tables", "2", *settings], out)
     both = json.loads((out / "tables.json").read_text())["tables"]
     assert both[0] == first
-    assert "long" not in both[1]["results"]
-    assert f"| {both[1]['results']['line']['mean']:.1f} +-" in (out / "tables.md").read_text()
+    assert "line 1" not in both[1]["results"]
+    text = (out / "tables.md").read_text()
+    assert f"| {both[1]['results']['line']['mean']:.1f} +-" in text
+    assert f"short {first['course'][0]['short']:.1%}" in text
+    assert re.findall(r"\]\((.*?)\)", text) == [path.name for path in out.glob("*.png")]
+    trained = {path.name: path.stat().st_mtime_ns for path in (out / "tables-parts").glob("line-*/*")}
+    (out / "tables-parts" / "parts.json").unlink()
+    write(["--tables", "2", *settings], out)
+    assert json.loads((out / "tables.json").read_text())["tables"][1]["games"] == both[1]["games"]
+    assert {path.name: path.stat().st_mtime_ns for path in (out / "tables-parts").glob("line-*/*")} == trained
     with pytest.raises(SystemExit):
         main(["figures", "tables", "--out", str(out), *settings, "--deals", "60", "--quiet"])
     assert "belongs to other figures" in capsys.readouterr().err
@@ -153,7 +167,8 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
         (["chess"], "there are no figures of 'chess'"),
         (["tables", "--placement", "round"], "placement='round' is not allowed: choose fixed or touching"),
         (["tables", "--tables", "2", "--long-tables", "3"], "no more long trainings than tables"),
-        (["tables", "--seconds", "0"], "give times above 0"),
+        (["tables", "--seconds", "0"], "give different times above 0"),
+        (["tables", "--seconds", "9", "--long", "9"], "--seconds 9 --long 9 is not allowed"),
         (["tables", "--value", str(MODELS / "value-fixed-english")], "was trained for the scoring table"),
         (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
     ],

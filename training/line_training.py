@@ -82,7 +82,8 @@ def train_lines(
         scoring: the name of a table, or a mapping of the nine hands to numbers.
         placement: "touching" or "fixed".
         games: train for so many games.
-        seconds: train for so long, compiling not counted (60 when neither is given).
+        seconds: train for so long, in seconds of one core (what other programs take of it is not counted), compiling
+            not counted (60 when neither is given).
         seed: of the deals and the random moves.
         progress: called now and then with the share done, the games so far and their latest mean score.
         folder: where a checkpoint is kept up to date and TensorBoard's files are written; None: nowhere.
@@ -105,14 +106,14 @@ def train_lines(
     scratch = (stream, boards, np.zeros((CARDS + 1, LINES), np.int64), values, visits, points)
     touching = int(placement == "touching")
     train_games(0, *scratch, touching, 0.0, FIRST_RATE)  # compiles
-    started = saved = time.monotonic()
+    started, saved = time.thread_time(), time.monotonic()
     part = PART if games is None else math.ceil(games / PARTS)
     if folder is not None and not resume:
         # Before the logs, so that a training killed before its first checkpoint is due can be resumed too.
         _save(folder, plan, values, visits, stream, done, spent)
     with _Log(folder) as log:
         while True:
-            elapsed = spent + time.monotonic() - started
+            elapsed = spent + time.thread_time() - started
             share = elapsed / seconds if seconds is not None else done / (games or 1)
             if share >= 1:
                 break
@@ -124,11 +125,11 @@ def train_lines(
             if progress is not None:
                 progress(share, done, score / now)
             if folder is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                _save(folder, plan, values, visits, stream, done, spent + time.monotonic() - started)
+                _save(folder, plan, values, visits, stream, done, spent + time.thread_time() - started)
                 saved = time.monotonic()
     made = {
         "games": done,
-        "seconds": round(spent + time.monotonic() - started, 3),
+        "seconds": round(spent + time.thread_time() - started, 3),
         "seed": seed,
         "chance": CHANCE,
         "last_chance": LAST_CHANCE,

@@ -3,27 +3,31 @@
 The tables are drawn as `scoring="random"` draws them (nine whole numbers from -128 to 127, the range of the
 Parameterized Poker Squares challenge), from a seed of their own. Each is played by
 
-* `line`: a line table trained for it alone, for as long as the challenge gives a player to prepare (five minutes);
+* `line`: a line table trained for it alone (the challenge gives a player five minutes to prepare);
 * `any table`: the value network that is told the table and had no time to prepare;
-* `long`: for some of the tables, a line table trained for longer, to see what the five minutes miss;
+* `line 900` and the like: for some of the tables, line tables trained for other times, to see what a short training
+  misses;
 * `greedy` and `random`, for the scale.
 
-Every table's part is written when it is done, and a command that was killed goes on from there.
+Times are those of one core, whatever else the machine does. Every trained line table and every table's part is written
+when it is done, and a command that was killed goes on from there.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from patience_env import __version__
 from patience_env.agents.board_values import ValuePolicy
-from patience_env.agents.line_table import LinePolicy
+from patience_env.agents.line_table import MODEL, LinePolicy, load_table
 from patience_env.deals import named_deals
 from patience_env.games.patience_poker import GAME
 from patience_env.games.poker_hands import SCORED
@@ -35,8 +39,10 @@ from patience_env.training.models import replace_file
 
 LOW, HIGH = -128, 127
 HELD_OUT = 2017  # the seed of the tables
-TABLES, DEALS, SECONDS, LONG_TABLES, LONG = 20, 2000, 300.0, 3, 1800.0
-SMALL = 0.02  # what a table trained for five minutes may fall short of a long-trained one
+CHALLENGE = 300.0  # the seconds that the challenge gives a player to prepare
+TABLES, DEALS, LONG_TABLES, LONG = 20, 2000, 3, 1800.0
+SMALL = 0.02  # by what share of its mean a line table trained for that time may be short of a long-trained one
+PICTURE = "tables.png"
 
 
 def held_out_tables(count: int) -> list[dict[str, float]]:
@@ -53,32 +59,65 @@ def _told(result: Evaluation, base: Evaluation | None = None) -> dict[str, float
     return facts
 
 
+def line_for(folder: Path, number: int, placement: str, seconds: float, show: Show) -> tuple[LinePolicy, int]:
+    """Return the player by a line table trained for one of the tables, and in how many games.
+
+    The line table is trained unless the folder holds it.
+    """
+    path = folder / f"line-{number}-{seconds:g}"
+    if not (path / MODEL).is_file():
+        told = partial(_tell, show, f"table {number + 1}: {seconds:g} s")
+        table = held_out_tables(number + 1)[number]
+        train_lines(table, placement, seconds=seconds, seed=number, progress=told).save(path)
+    return LinePolicy(str(path)), int(load_table(path)[1]["training"]["games"])
+
+
 def play_table(
-    folder: Path, number: int, placement: str, deals: int, seconds: float, long: float, value: str | None, show: Show
+    folder: Path,
+    number: int,
+    placement: str,
+    deals: int,
+    seconds: float,
+    others: Sequence[float],
+    value: str | None,
+    show: Show,
 ) -> dict[str, Any]:
-    """Train for one table and let all play it; `long` seconds of a second training (0: none)."""
+    """Train for one table and let all play it; `others` are the times of further trainings."""
     table = held_out_tables(number + 1)[number]
     options = {"placement": placement, "scoring": table}
     played = named_deals("test", deals)
-    trained = {}
-    for name, length in (("line", seconds), ("long", long)):
-        if length:
-            told = partial(_tell, show, f"table {number + 1}: {name}")
-            trained[name] = train_lines(table, placement, seconds=length, seed=number, progress=told)
-            trained[name].save(folder / f"{name}-{number}")
-    found = {
-        name: evaluate(LinePolicy(str(folder / f"{name}-{number}")), GAME.id, played, options=options)
-        for name in trained
-    }
+    times = {"line": seconds, **{f"line {time:g}": time for time in others}}
+    games, found = {}, {}
+    for name, time in times.items():
+        player, games[name] = line_for(folder, number, placement, time, show)
+        found[name] = evaluate(player, GAME.id, played, options=options)
     found["any table"] = evaluate(ValuePolicy(value), GAME.id, played, options=options)
     for name in ("greedy", "random"):
         found[name] = evaluate(name, GAME.id, played, options=options)
     line = found["line"]
-    return {
+    facts: dict[str, Any] = {
         "points": table,
-        "games": {name: one.made["games"] for name, one in trained.items()},
+        "games": games,
         "results": {name: _told(result, None if result is line else line) for name, result in found.items()},
     }
+    if others:
+        facts["course"] = course({time: found[name] for name, time in times.items()})
+    return facts
+
+
+def course(results: Mapping[float, Evaluation]) -> list[dict[str, float]]:
+    """Return by what share of the mean of the longest training each falls short of it, by seconds of training."""
+    longest = results[max(results)]
+    told = []
+    for seconds in sorted(results):
+        missed = paired(longest, results[seconds])
+        told.append({
+            "seconds": seconds,
+            **mean_of(results[seconds].returns),
+            "short": missed.difference / abs(longest.mean),
+            "short_stderr": missed.stderr / abs(longest.mean),
+        })  # fmt: skip
+    return told
 
 
 def _tell(show: Show, name: str, share: float, games: int, score: float) -> None:
@@ -88,16 +127,7 @@ def _tell(show: Show, name: str, share: float, games: int, score: float) -> None
 
 def markdown(head: dict[str, Any], tables: list[dict[str, Any]]) -> str:
     """Return the figures as Markdown."""
-    losses = [
-        (one["results"]["long"]["mean"] - one["results"]["line"]["mean"]) / abs(one["results"]["long"]["mean"])
-        for one in tables
-        if "long" in one["results"]
-    ]
     gains = np.array([one["results"]["any table"]["minus_line"] for one in tables])
-    shares = np.array([
-        one["results"]["any table"]["minus_line"] / (one["results"]["line"]["mean"] - one["results"]["greedy"]["mean"])
-        for one in tables
-    ])  # fmt: skip
     ahead = sum(one["results"]["any table"]["low"] > 0 for one in tables)
     behind = sum(one["results"]["any table"]["high"] < 0 for one in tables)
     out = [
@@ -105,35 +135,83 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]]) -> str:
         "",
         f"Made by `patience figures tables` (version {head['version']}): {len(tables)} scoring tables of nine random "
         f"whole numbers from {LOW} to {HIGH}, {head['placement']} placement, the first {head['deals']:,} test deals. "
-        f"`line` was trained for {head['seconds']:.0f} seconds for its table alone; `any table` is the value network "
-        "that is told the table; +- is a standard error, brackets are the 95% interval of the paired difference.",
+        f"`line` was trained for {head['seconds']:g} seconds of one core for its table alone; `any table` is the value "
+        "network that is told the table; +- is a standard error, brackets are the 95% interval of the paired "
+        "difference.",
         "",
         f"The network that was never trained for the table is significantly ahead on {ahead} tables and behind on "
-        f"{behind} of {len(tables)}; on average it differs by {gains.mean():+.1f} points, {shares.mean():+.1%} of what "
-        "the line table is above greedy play.",
+        f"{behind} of {len(tables)}; on average it differs by {gains.mean():+.1f} points, "
+        f"{above_greedy(tables).mean():+.1%} of what the line table is above greedy play.",
+        "",
+        f"![How far the network is ahead, and what training time does]({PICTURE})",
     ]
-    if losses:
-        within = sum(loss <= SMALL for loss in losses)
-        out += [
-            "",
-            f"Of the {len(losses)} tables that a line table was also trained for {head['long']:.0f} seconds for, the "
-            f"short training came within {SMALL:.0%} of the long one's mean on {within} (it fell short by "
-            f"{', '.join(f'{loss:.1%}' for loss in losses)}).",
-        ]
+    courses = {number: one["course"] for number, one in enumerate(tables, 1) if "course" in one}
+    if courses:
+        parts = [part for one in courses.values() for part in one if part["seconds"] == CHALLENGE]
+        out += ["", "## What training time does", ""]
+        if parts:
+            within = sum(part["short"] <= SMALL for part in parts)
+            out += [
+                f"Trained for {CHALLENGE:g} seconds, the line table comes within {SMALL:.0%} of the mean of the one "
+                f"trained longest on {within} of {len(parts)} tables.",
+                "",
+            ]
+        out += ["Mean, and by what share of the mean of the longest training it is short of that, by seconds:", ""]
+        times = [part["seconds"] for part in next(iter(courses.values()))]
+        out += [f"| table | {' | '.join(f'{time:g} s' for time in times)} |", "|---" * (len(times) + 1) + "|"]
+        for number, one in courses.items():
+            cells = [
+                f"{part['mean']:.1f}, short {part['short']:.1%} +- {part['short_stderr']:.1%}" for part in one[:-1]
+            ]
+            out.append(f"| {number} | {' | '.join(cells)} | {one[-1]['mean']:.1f} |")
     out += [
         "",
-        f"| {', '.join(SCORED)} | line | any table | minus line | long | greedy | random |",
+        "## All tables",
+        "",
+        f"| | {', '.join(SCORED)} | line | any table | minus line | greedy | random |",
         "|---|---|---|---|---|---|---|",
     ]
-    for one in tables:
+    for number, one in enumerate(tables, 1):
         results = one["results"]
-        cells = [", ".join(f"{points:.0f}" for points in one["points"].values())]
+        cells = [str(number), ", ".join(f"{points:.0f}" for points in one["points"].values())]
         cells += [f"{results[name]['mean']:.1f} +- {results[name]['stderr']:.1f}" for name in ("line", "any table")]
         told = results["any table"]
         cells.append(f"{told['minus_line']:+.1f} [{told['low']:+.1f}, {told['high']:+.1f}]")
-        cells += [f"{results[name]['mean']:.1f}" if name in results else "" for name in ("long", "greedy", "random")]
+        cells += [f"{results[name]['mean']:.1f}" for name in ("greedy", "random")]
         out.append(f"| {' | '.join(cells)} |")
     return "\n".join(out) + "\n"
+
+
+def above_greedy(tables: list[dict[str, Any]], name: str = "minus_line") -> NDArray[np.float64]:
+    """Return what the network is ahead of the line table, in shares of what that one is above greedy play."""
+    scales = [one["results"]["line"]["mean"] - one["results"]["greedy"]["mean"] for one in tables]
+    return np.array([one["results"]["any table"][name] for one in tables]) / np.array(scales)
+
+
+def draw(tables: list[dict[str, Any]], path: Path) -> None:
+    """Draw how far the network is ahead on each table, and what training time does."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    courses = {number: one["course"] for number, one in enumerate(tables, 1) if "course" in one}
+    picture, axes = pyplot.subplots(1, 2 if courses else 1, figsize=(11, 4), layout="constrained", squeeze=False)
+    left = axes[0, 0]
+    shares, low, high = (100 * above_greedy(tables, name) for name in ("minus_line", "low", "high"))
+    left.bar(range(1, len(tables) + 1), shares, yerr=[shares - low, high - shares], capsize=2)
+    left.axhline(0, color="black", linewidth=0.8)
+    left.set(xlabel="table", ylabel="% of line minus greedy", title="The network for any table, minus the line table")
+    if courses:
+        right = axes[0, 1]
+        for number, one in courses.items():
+            told = ([part["seconds"] for part in one], [100 * part["short"] for part in one])
+            right.errorbar(*told, [100 * part["short_stderr"] for part in one], capsize=3, label=f"table {number}")
+        right.axhline(100 * SMALL, color="black", linestyle="--", linewidth=0.8)
+        right.set(xscale="log", xlabel="seconds of training", ylabel="% short of the longest", title="The line table")
+        right.legend()
+    picture.savefig(path, dpi=100)
+    pyplot.close(picture)
 
 
 def table_figures(
@@ -144,7 +222,7 @@ def table_figures(
     deals: int,
     seconds: float,
     long_tables: int,
-    long: float,
+    others: Sequence[float],
     value: str | None,
     show: Show,
 ) -> list[dict[str, Any]]:
@@ -160,36 +238,46 @@ def table_figures(
             f"--tables {tables} --deals {deals} --long-tables {long_tables} is not allowed: at least one table, two "
             "deals, and no more long trainings than tables"
         )
-    if not seconds > 0 or not long > 0:
-        raise ValueError(f"--seconds {seconds} --long {long} is not allowed: give times above 0")
+    times = [seconds, *others]
+    if not all(0 < time <= 1e6 for time in times) or len(set(times)) < len(times):
+        raise ValueError(
+            f"{' '.join([f'--seconds {seconds:g}', *(f'--long {time:g}' for time in others)])} is not allowed: give "
+            "different times above 0, up to 1,000,000"
+        )
     # Before long trainings, not after: a model for one table does not play the first of these.
     first = GAME.check_options({"placement": placement, "scoring": held_out_tables(1)[0]})
     ValuePolicy(value).check(GAME, first)
     head = {
-        "version": __version__, "placement": placement, "deals": deals, "seconds": seconds, "long": long,
+        "version": __version__, "placement": placement, "deals": deals, "seconds": seconds, "others": list(others),
         "long_tables": long_tables, "value": value,
     }  # fmt: skip
     store = Store(folder / "tables-parts", head)
     parts = []
     for number in range(tables):
-        extra = long if number < long_tables else 0.0
+        extra = others if number < long_tables else ()
         make = partial(play_table, store.path.parent, number, placement, deals, seconds, extra, value, show)
         parts.append(store.get(f"table {number}", make))
     replace_file(folder / "tables.md", markdown(head, parts).encode())
     replace_file(folder / "tables.json", (json.dumps({"head": head, "tables": parts}, indent=1) + "\n").encode())
+    draw(parts, folder / PICTURE)
     return parts
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Folder for JSON and Markdown.")] = Path("docs/figures"),
+    out: Annotated[Path, typer.Option(help="Folder for JSON, Markdown and a plot.")] = Path("docs/figures"),
     tables: Annotated[int, typer.Option(help="How many scoring tables.")] = TABLES,
     placement: Annotated[str, typer.Option(help="fixed or touching.")] = "fixed",
     deals: Annotated[int, typer.Option(help="The first so many test deals.")] = DEALS,
-    seconds: Annotated[float, typer.Option(help="Training of a line table, in seconds of one core.")] = SECONDS,
-    long_tables: Annotated[int, typer.Option(help="How many tables are trained for longer too.")] = LONG_TABLES,
-    long: Annotated[float, typer.Option(help="How long those are, in seconds.")] = LONG,
+    seconds: Annotated[float, typer.Option(help="Training of a line table, in seconds of one core.")] = CHALLENGE,
+    long_tables: Annotated[int, typer.Option(help="How many tables are trained for other times too.")] = LONG_TABLES,
+    long: Annotated[
+        list[float] | None,
+        typer.Option(
+            help=f"How long those are, in seconds: {LONG:g} by default; may be given several times.", show_default=False
+        ),
+    ] = None,
     value: Annotated[
-        str | None, typer.Option(help="Folder of a value model for any table; until one comes with the package.")
+        str | None, typer.Option(help="Folder of a value model for any table; by default the one in the package.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -197,8 +285,7 @@ def command(
 
     A command that was killed goes on where it was.
 
-    Example: patience train-value PatiencePoker-v0 --scoring random --placement fixed --teacher '' --out any, then
-    patience figures tables --value any
+    Example: patience figures tables --seconds 60 --long 300 --long 900
     """
     try:
         with progress(quiet) as show:
@@ -209,10 +296,10 @@ def command(
                 deals=deals,
                 seconds=seconds,
                 long_tables=long_tables,
-                long=long,
+                others=long or [LONG],
                 value=value,
                 show=show,
             )
     except (OSError, ValueError) as error:
         fail(error)
-    typer.echo(f"written to {out}: tables.md and tables.json")
+    typer.echo(f"written to {out}: tables.md, tables.json and {PICTURE}")

@@ -130,7 +130,10 @@ def command(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help=f"Train for so long (--kind line); {SECONDS:.0f} without --games.", show_default=False),
+        typer.Option(
+            help=f"Train for so long, of one core's time (--kind line); {SECONDS:.0f} without --games.",
+            show_default=False,
+        ),
     ] = None,
     width: Annotated[int, typer.Option(help="Width of the network (--kind value).")] = 32,
     attempts: Annotated[int, typer.Option(help="Short trainings that compete at first (--kind value).")] = 4,

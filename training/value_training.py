@@ -27,6 +27,7 @@ from torch import nn
 from patience_env import __version__
 from patience_env.agents.board_values import (
     FEATURES,
+    MOODS,
     VALUE_MODEL,
     Conditions,
     Net,
@@ -41,6 +42,7 @@ from patience_env.agents.board_values import (
 from patience_env.agents.line_table import new_boards, points_of
 from patience_env.agents.policy import Policy, make_policy, parse_policy, see
 from patience_env.deals import RESERVED_DEALS, named_deals
+from patience_env.game import get_game
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, LOWEST_RANDOM, RANDOM_POINTS, SIDE
 from patience_env.kernels import sample
 from patience_env.table import Rows
@@ -64,8 +66,10 @@ ATTEMPTS, ATTEMPT_SHARE, ATTEMPT_DEALS = 4, 0.07, 4000
 FIRST_CHANCE, LAST_CHANCE = 0.6, 0.1
 GAMES = 300_000
 QUARTERS = 4.0
-# With random tables: how many games of a part share one.
-SHARED = 25
+# With random tables: how many games of a part share one, how many of the latest games are learned from (there are many
+# tables among them), how much it counts which hand a line came to be besides what it scored, and the share of tables
+# whose points rise with the hands, as people make them.
+SHARED, KEPT_RANDOM, HANDS_COUNT, RISING = 10, 2000, 1.0, 0.2
 CHECKPOINT_SECONDS = 60.0
 MEASURES = 20
 _NAMES = ("w1", "b1", "w2", "b2", "w3", "b3")
@@ -96,10 +100,15 @@ class ValueNet(nn.Module):
         self.b3 = nn.Parameter(torch.zeros(2))
         self.conditional = conditional
         if conditional:
-            self.c1 = weights(0.3, 2, 9, width)
-            self.c2 = weights(0.3, 2, 9, width)
+            self.t0 = nn.Parameter(torch.zeros(MOODS - 9))
+            self.t1 = weights(0.5, 9, MOODS - 9)
+            self.c1 = weights(0.15, 2, MOODS, width)
+            self.g1 = weights(0.05, 2, MOODS, width)
+            self.c2 = weights(0.15, 2, MOODS, width)
+            self.g2 = weights(0.05, 2, MOODS, width)
             self.c3 = weights(width**-0.5, 2, 9, width)
             self.c4 = nn.Parameter(torch.zeros(2, 9))
+            self.w3.data.zero_()
 
     def begin_with(self, net: Net, conditions: Conditions | None, facts: Mapping[str, Any]) -> None:
         """Take the weights of a saved network (its output in quarters of its largest points)."""
@@ -119,22 +128,45 @@ class ValueNet(nn.Module):
             going: 1 for an incomplete line, 0 for a complete one (it tells the others nothing), (n, 10).
             tables: the nine points divided by the largest, (n, 9), for a conditional network.
         """
+        return self.look(lines, going, tables)[0]
+
+    def look(
+        self, lines: torch.Tensor, going: torch.Tensor, tables: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return what `forward` does, and how likely a conditional network thinks each of the nine hands, (n, 10, 9).
+
+        The chances are in the same units: QUARTERS is certain.
+        """
         count = lines.shape[0]
-        b1, b2, w3, b3 = self.b1[None], self.b2[None], self.w3[None], self.b3[None]
+        b1, b2 = self.b1[None], self.b2[None]
+        first = second = None
         if self.conditional:
             assert tables is not None
-            b1 = b1 + torch.einsum("nt,ath->nah", tables, self.c1)
-            b2 = b2 + torch.einsum("nt,ath->nah", tables, self.c2)
-            w3 = w3 + torch.einsum("nt,ath->nah", tables, self.c3)
-            b3 = b3 + torch.einsum("nt,at->na", tables, self.c4)
+            mood = torch.cat([torch.relu(tables @ self.t1 + self.t0), tables], 1)
+            b1 = b1 + torch.einsum("nt,ath->nah", mood, self.c1)
+            b2 = b2 + torch.einsum("nt,ath->nah", mood, self.c2)
+            first = 1 + torch.einsum("nt,ath->nah", mood, self.g1)
+            second = 1 + torch.einsum("nt,ath->nah", mood, self.g2)
         shown = lines.view(count, 2, SIDE, FEATURES)
-        vectors = torch.relu(torch.einsum("naif,afh->naih", shown, self.w1) + b1[:, :, None])
-        vectors = vectors * going.view(count, 2, SIDE, 1)
+        vectors = torch.einsum("naif,afh->naih", shown, self.w1)
+        if first is not None:
+            vectors = vectors * first[:, :, None]
+        vectors = torch.relu(vectors + b1[:, :, None]) * going.view(count, 2, SIDE, 1)
         pools = vectors.sum(2)
-        base = torch.einsum("nah,ahk->nak", pools, self.w2[:, 1]) + b2
+        base = torch.einsum("nah,ahk->nak", pools, self.w2[:, 1])
+        if second is None:
+            base = base + b2
         base = base + torch.einsum("nah,ahk->nak", pools.flip(1), self.w2[:, 2])
-        hidden = torch.relu(torch.einsum("naih,ahk->naik", vectors, self.w2[:, 0]) + base[:, :, None])
-        return ((hidden * w3[:, :, None]).sum(-1) + b3[:, :, None]).view(count, LINES)
+        hidden = torch.einsum("naih,ahk->naik", vectors, self.w2[:, 0]) + base[:, :, None]
+        if second is not None:
+            hidden = hidden * second[:, :, None] + b2[:, :, None]
+        hidden = torch.relu(hidden)
+        worth = ((hidden * self.w3[None, :, None]).sum(-1) + self.b3[None, :, None]).view(count, LINES)
+        if tables is None or not self.conditional:
+            return worth, None
+        chances = torch.einsum("naih,ath->nait", hidden, self.c3) + self.c4[None, :, None]
+        chances = chances.reshape(count, LINES, 9)
+        return worth + torch.einsum("nlt,nt->nl", chances, tables), chances
 
 
 def net_of(weights: Mapping[str, torch.Tensor], scale: float) -> Net:
@@ -235,18 +267,19 @@ class Plan:
 
 
 class Memory:
-    """The latest games, as `record_games` writes them: a ring of `KEPT` games at most."""
+    """The latest games, as `record_games` writes them: a ring of `kept` games at most."""
 
-    def __init__(self, games: int) -> None:
-        parts = max(1, min(KEPT, games) // PART)
+    def __init__(self, games: int, kept: int = KEPT) -> None:
+        parts = max(1, min(kept, games) // PART)
         self.capacity = parts * PART
         self.inputs = np.zeros((self.capacity, STAGES, LINES, FEATURES), np.float32)
         self.weights = np.zeros((self.capacity, STAGES, LINES), np.float32)
         self.owners = np.zeros((self.capacity, STAGES, LINES), np.int8)
-        self.targets = np.zeros((self.capacity, STAGES, LINES), np.float32)
+        self.hands = np.zeros((self.capacity, STAGES, LINES), np.int8)
         self.starts = np.zeros(self.capacity, np.int64)
         self.tables = np.zeros((self.capacity, 9), np.float32)
         self.largest = np.ones(self.capacity, np.float32)
+        self.points = np.zeros((self.capacity, 10), np.float32)
         self.scores = np.zeros(self.capacity)
         self.clear()
 
@@ -255,26 +288,26 @@ class Memory:
         self.filled = self._at = 0
 
     def next_part(self) -> tuple[NDArray[Any], ...]:
-        """Return the arrays that the next `PART` games are written into: the last two are the tables."""
+        """Return the arrays that the next `PART` games are written into: the last three are the tables."""
         part = slice(self._at, self._at + PART)
         self._at = (self._at + PART) % self.capacity
         self.filled = min(self.filled + PART, self.capacity)
-        arrays = (self.inputs, self.weights, self.owners, self.targets, self.starts, self.scores)
-        return tuple(array[part] for array in (*arrays, self.tables, self.largest))
+        arrays = (self.inputs, self.weights, self.owners, self.hands, self.starts, self.scores)
+        return tuple(array[part] for array in (*arrays, self.tables, self.largest, self.points))
 
     def draw(self, rng: np.random.Generator) -> tuple[torch.Tensor, ...]:
-        """Return features, weights, targets and tables of positions that may be learned from, drawn at random.
+        """Return features, weights, targets, hands and tables of positions to be learned from, drawn at random.
 
         There are `BATCH` of them; targets are divided by the largest points of their table.
         """
         places = rng.integers(0, self.filled * STAGES, 2 * BATCH)
         played = places[places % STAGES + 1 >= np.maximum(self.starts[places // STAGES], 1)][:BATCH]
         games = played // STAGES
-        inputs, weights, targets = (
-            array.reshape(-1, *array.shape[2:])[played] for array in (self.inputs, self.weights, self.targets)
+        inputs, weights, hands = (
+            array.reshape(-1, *array.shape[2:])[played] for array in (self.inputs, self.weights, self.hands)
         )
-        targets = targets / self.largest[games][:, None]
-        return tuple(torch.from_numpy(array) for array in (inputs, weights, targets, self.tables[games]))
+        targets = self.points[games[:, None], hands] / self.largest[games][:, None]
+        return tuple(torch.from_numpy(array) for array in (inputs, weights, targets, hands, self.tables[games]))
 
 
 @dataclass
@@ -303,9 +336,13 @@ class Learner:
         rounds = PASSES * PART * STAGES // BATCH
         total = 0.0
         for _ in range(rounds):
-            inputs, weights, targets, tables = (one.to(self.plan.device) for one in memory.draw(rng))
+            inputs, weights, targets, hands, tables = (one.to(self.plan.device) for one in memory.draw(rng))
             # The output is in quarters of the largest points.
-            errors = (self.net(inputs, weights, tables) - QUARTERS * targets) ** 2
+            worth, chances = self.net.look(inputs, weights, tables)
+            errors = (worth - QUARTERS * targets) ** 2
+            if chances is not None:
+                came = nn.functional.one_hot(hands.long(), 10)[:, :, 1:]
+                errors = errors + HANDS_COUNT * ((chances - QUARTERS * came) ** 2).sum(-1)
             loss = (errors * weights).sum() / weights.sum()
             self.optimizer.zero_grad()
             loss.backward()
@@ -374,7 +411,7 @@ class ValueTraining:
         self.space, self.worths = new_space(plan.width), np.zeros(CANVAS * CANVAS)
         self.lines: NDArray[np.float32] = np.zeros(0, np.float32)
         self.teacher: Policy | None = None
-        self.memory = Memory(plan.games)
+        self.memory = Memory(plan.games, KEPT if self.points is not None else KEPT_RANDOM)
         self.learner = Learner(plan, 0)
         self.best: Learner | None = None
         self.results: list[float] = []  # of the attempts that are done
@@ -459,6 +496,7 @@ class ValueTraining:
             some = slice(first, first + step)
             points = self._draw_table() if self.points is None else self.points
             part[6][some], part[7][some] = relative_points(points)
+            part[8][some] = points
             record_games(
                 deals[some],
                 script[some],
@@ -483,7 +521,10 @@ class ValueTraining:
         return loss, score
 
     def _draw_table(self) -> NDArray[np.float64]:
-        """Return ten points, nine of them random as `scoring="random"` draws them."""
+        """Return ten points, nine of them random: as `scoring="random"` draws them, or rising with the hands."""
+        if self.rng.random() < RISING:
+            rising = np.exp(np.arange(9) * self.rng.uniform(0.2, 0.7) + self.rng.normal(0.0, 0.3, 9))
+            return np.array([0.0, *(100 * rising / rising.max())])
         low, high = LOWEST_RANDOM, LOWEST_RANDOM + RANDOM_POINTS
         return np.array([0.0, *self.rng.integers(low, high, 9)])
 
@@ -512,7 +553,7 @@ class ValueTraining:
             self.teacher.start(self.plan.seed)
         count = len(deals)
         options = self.plan.options()
-        rows = Rows(GAME, options, count, "cards", False)
+        rows = Rows(get_game(GAME.id), options, count, "cards", False)
         rows.reset(rows.all_rows, deals)
         odd = np.where(self.rng.random(count) < chance, self.rng.integers(0, CARDS - 2, count), -1)
         starts[:] = odd + 1
@@ -545,7 +586,7 @@ class ValueTraining:
             net, space = self.net(self.points), self.space
             play_values(deals, self.boards, net, space, self.points, self.touching, self.worths, scores)
             return float(scores.mean())
-        rows = Rows(GAME, self.plan.options(), len(deals), "cards", False)
+        rows = Rows(get_game(GAME.id), self.plan.options(), len(deals), "cards", False)
         rows.reset(rows.all_rows, deals)
         for i in range(len(deals)):
             points = rows.states["points"][i]
