@@ -35,7 +35,16 @@ from patience_env.games.poker_hands import SCORED
 from patience_env.training import value_command
 from patience_env.training.cli import main
 from patience_env.training.evaluate import evaluate
-from patience_env.training.value_training import Plan, ValueNet, ValueTraining, conditions_of, net_of
+from patience_env.training.value_training import (
+    PART,
+    RISING,
+    SHARED,
+    Plan,
+    ValueNet,
+    ValueTraining,
+    conditions_of,
+    net_of,
+)
 from playing import scaled
 
 POKER = "PatiencePoker-v0"
@@ -343,6 +352,33 @@ def test_parts_of_a_first_checkpoint_hinder_no_training(tmp_path: Path) -> None:
     (tmp_path / "notes").write_bytes(b"")
     with pytest.raises(ValueError, match="is not empty"):
         value_command.check_folder(tmp_path, "value.json", "checkpoint.json", False)
+
+
+@pytest.mark.compiled
+def test_games_of_random_tables_are_remembered_with_their_hands_and_points(tmp_path: Path) -> None:
+    training = ValueTraining(tmp_path, Plan("random", "fixed", 500, width=8, attempts=1, teacher=""))
+    training._part()
+    memory = training.memory
+    last = memory.hands[:, -1].astype(np.int64)
+    assert np.allclose(np.take_along_axis(memory.points, last, 1).sum(1), memory.scores, atol=1e-2)
+    assert len(np.unique(memory.points, axis=0)) == PART // SHARED
+    assert np.allclose(memory.tables * memory.largest[:, None], memory.points[:, 1:], atol=1e-4)
+    assert np.allclose(np.abs(memory.tables).max(1), 1)
+    _, weights, targets, hands, tables = (one.numpy() for one in memory.draw(np.random.default_rng(0)))
+    assert weights.shape == targets.shape == hands.shape
+    assert np.allclose(targets, np.take_along_axis(np.pad(tables, ((0, 0), (1, 0))), hands.astype(np.int64), 1))
+
+
+def test_some_tables_of_a_training_rise_with_the_hands(tmp_path: Path) -> None:
+    training = ValueTraining(tmp_path, Plan("random", "fixed", 500, width=8, attempts=1, teacher=""))
+    drawn = np.array([training._draw_table() for _ in range(2000)])
+    rising = (drawn != drawn.round()).any(1)
+    assert np.allclose(drawn[rising].max(1), 100)
+    assert (drawn[rising, 1:] > 0).all()
+    assert np.mean(rising) == pytest.approx(RISING, abs=0.05)
+    assert drawn[rising, 9].mean() > 5 * drawn[rising, 1].mean()
+    assert drawn[~rising].min() == -128
+    assert drawn[~rising].max() == 127
 
 
 @pytest.mark.compiled

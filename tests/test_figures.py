@@ -135,26 +135,28 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
     settings = ["--deals", "50", "--seconds", "0.5", "--long", "1", "--long", "0.2", "--long-tables", "1"]
     settings += ["--value", str(network)]
     write(["--tables", "1", *settings], out)
-    first = json.loads((out / "tables.json").read_text())["tables"][0]
-    assert set(first["results"]) == {"line", "line 1", "line 0.2", "any table", "greedy", "random"}
-    assert first["games"]["line 0.2"] < first["games"]["line"] < first["games"]["line 1"]
-    assert [part["seconds"] for part in first["course"]] == [0.2, 0.5, 1.0]
-    longest = first["results"]["line 1"]["mean"]
-    assert first["course"][0]["short"] == pytest.approx(1 - first["results"]["line 0.2"]["mean"] / longest)
-    assert first["course"][2]["short"] == 0
-    assert first["results"]["line"]["mean"] > first["results"]["random"]["mean"]
+    first = json.loads((out / "tables.json").read_text())
+    results = first["tables"][0]["results"]
+    assert set(results) == {"line", "any table", "greedy", "random"}
+    assert results["line"]["mean"] > results["random"]["mean"]
+    course = first["courses"]["1"]
+    assert [part["seconds"] for part in course] == [0.2, 0.5, 1.0]
+    assert course[0]["games"] < course[1]["games"] == first["tables"][0]["games"] < course[2]["games"]
+    assert course[1]["mean"] == results["line"]["mean"]
+    assert course[0]["short"] == pytest.approx(1 - course[0]["mean"] / course[2]["mean"])
+    assert course[2]["short"] == 0
     write(["--tables", "2", *settings], out)
-    both = json.loads((out / "tables.json").read_text())["tables"]
-    assert both[0] == first
-    assert "line 1" not in both[1]["results"]
+    both = json.loads((out / "tables.json").read_text())
+    assert both["courses"] == first["courses"]
+    assert both["tables"][0] == first["tables"][0]
     text = (out / "tables.md").read_text()
-    assert f"| {both[1]['results']['line']['mean']:.1f} +-" in text
-    assert f"short {first['course'][0]['short']:.1%}" in text
+    assert f"| {both['tables'][1]['results']['line']['mean']:.1f} +-" in text
+    assert f"short {course[0]['short']:.1%}" in text
     assert re.findall(r"\]\((.*?)\)", text) == [path.name for path in out.glob("*.png")]
     trained = {path.name: path.stat().st_mtime_ns for path in (out / "tables-parts").glob("line-*/*")}
     (out / "tables-parts" / "parts.json").unlink()
     write(["--tables", "2", *settings], out)
-    assert json.loads((out / "tables.json").read_text())["tables"][1]["games"] == both[1]["games"]
+    assert json.loads((out / "tables.json").read_text())["tables"][1]["games"] == both["tables"][1]["games"]
     assert {path.name: path.stat().st_mtime_ns for path in (out / "tables-parts").glob("line-*/*")} == trained
     with pytest.raises(SystemExit):
         main(["figures", "tables", "--out", str(out), *settings, "--deals", "60", "--quiet"])

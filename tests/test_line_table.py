@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from patience_env.games.patience_poker import CARDS
 from patience_env.games.poker_hands import SCORED, category
 from patience_env.training.cli import main
 from patience_env.training.evaluate import evaluate, paired
-from patience_env.training.line_training import read_scoring, train_lines
+from patience_env.training.line_training import PART, read_scoring, train_lines
 from playing import scaled
 
 POKER = "PatiencePoker-v0"
@@ -220,6 +221,15 @@ def test_a_value_is_the_mean_of_what_its_lines_scored() -> None:
 @jit.kernel
 def skip(stream):  # type: ignore[no-untyped-def]
     return line_table.next_bits(stream[0])
+
+
+@pytest.mark.compiled
+def test_time_that_a_training_waits_does_not_count() -> None:
+    """Half a second is waited for after every part, of which there are many in half a second."""
+    waits = iter([0.5, 0.5])
+    table = train_lines(seconds=0.5, progress=lambda *_: time.sleep(next(waits, 0)))
+    assert table.made["games"] > 2 * PART
+    assert 0.5 <= table.made["seconds"] < 1.0
 
 
 def test_training_draws_no_reserved_deal() -> None:

@@ -5,10 +5,9 @@ Parameterized Poker Squares challenge), from a seed of their own. Each is played
 
 * `line`: a line table trained for it alone (the challenge gives a player five minutes to prepare);
 * `any table`: the value network that is told the table and had no time to prepare;
-* `line 900` and the like: for some of the tables, line tables trained for other times, to see what a short training
-  misses;
 * `greedy` and `random`, for the scale.
 
+For some of the tables line tables are trained for other times too, to see what a short training misses.
 Times are those of one core, whatever else the machine does. Every trained line table and every table's part is written
 when it is done, and a command that was killed goes on from there.
 """
@@ -16,7 +15,7 @@ when it is done, and a command that was killed goes on from there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,50 +72,35 @@ def line_for(folder: Path, number: int, placement: str, seconds: float, show: Sh
 
 
 def play_table(
-    folder: Path,
-    number: int,
-    placement: str,
-    deals: int,
-    seconds: float,
-    others: Sequence[float],
-    value: str | None,
-    show: Show,
+    folder: Path, number: int, placement: str, deals: int, seconds: float, value: str | None, show: Show
 ) -> dict[str, Any]:
-    """Train for one table and let all play it; `others` are the times of further trainings."""
+    """Train for one table and let all play it."""
     table = held_out_tables(number + 1)[number]
     options = {"placement": placement, "scoring": table}
     played = named_deals("test", deals)
-    times = {"line": seconds, **{f"line {time:g}": time for time in others}}
-    games, found = {}, {}
-    for name, time in times.items():
-        player, games[name] = line_for(folder, number, placement, time, show)
-        found[name] = evaluate(player, GAME.id, played, options=options)
-    found["any table"] = evaluate(ValuePolicy(value), GAME.id, played, options=options)
-    for name in ("greedy", "random"):
-        found[name] = evaluate(name, GAME.id, played, options=options)
-    line = found["line"]
-    facts: dict[str, Any] = {
-        "points": table,
-        "games": games,
-        "results": {name: _told(result, None if result is line else line) for name, result in found.items()},
-    }
-    if others:
-        facts["course"] = course({time: found[name] for name, time in times.items()})
-    return facts
+    player, games = line_for(folder, number, placement, seconds, show)
+    line = evaluate(player, GAME.id, played, options=options)
+    results = {"line": _told(line)}
+    for name, policy in (("any table", ValuePolicy(value)), ("greedy", "greedy"), ("random", "random")):
+        results[name] = _told(evaluate(policy, GAME.id, played, options=options), line)
+    return {"points": table, "games": games, "results": results}
 
 
-def course(results: Mapping[float, Evaluation]) -> list[dict[str, float]]:
-    """Return by what share of the mean of the longest training each falls short of it, by seconds of training."""
-    longest = results[max(results)]
+def play_course(
+    folder: Path, number: int, placement: str, deals: int, times: Sequence[float], show: Show
+) -> list[dict[str, float]]:
+    """Train for one table for several times (seconds); return by what share each is short of the longest's mean."""
+    options = {"placement": placement, "scoring": held_out_tables(number + 1)[number]}
+    games, results = {}, {}
+    for seconds in sorted(times):
+        player, games[seconds] = line_for(folder, number, placement, seconds, show)
+        results[seconds] = evaluate(player, GAME.id, named_deals("test", deals), options=options)
+    longest = results[max(times)]
     told = []
-    for seconds in sorted(results):
-        missed = paired(longest, results[seconds])
-        told.append({
-            "seconds": seconds,
-            **mean_of(results[seconds].returns),
-            "short": missed.difference / abs(longest.mean),
-            "short_stderr": missed.stderr / abs(longest.mean),
-        })  # fmt: skip
+    for seconds, result in results.items():
+        missed = paired(longest, result)
+        share = {"short": missed.difference / abs(longest.mean), "short_stderr": missed.stderr / abs(longest.mean)}
+        told.append({"seconds": seconds, "games": games[seconds], **mean_of(result.returns), **share})
     return told
 
 
@@ -125,7 +109,10 @@ def _tell(show: Show, name: str, share: float, games: int, score: float) -> None
     show(name, min(1.0, share))
 
 
-def markdown(head: dict[str, Any], tables: list[dict[str, Any]]) -> str:
+Courses = dict[int, list[dict[str, float]]]  # by the number of the table, from 1 on
+
+
+def markdown(head: dict[str, Any], tables: list[dict[str, Any]], courses: Courses) -> str:
     """Return the figures as Markdown."""
     gains = np.array([one["results"]["any table"]["minus_line"] for one in tables])
     ahead = sum(one["results"]["any table"]["low"] > 0 for one in tables)
@@ -145,7 +132,6 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]]) -> str:
         "",
         f"![How far the network is ahead, and what training time does]({PICTURE})",
     ]
-    courses = {number: one["course"] for number, one in enumerate(tables, 1) if "course" in one}
     if courses:
         parts = [part for one in courses.values() for part in one if part["seconds"] == CHALLENGE]
         out += ["", "## What training time does", ""]
@@ -188,14 +174,13 @@ def above_greedy(tables: list[dict[str, Any]], name: str = "minus_line") -> NDAr
     return np.array([one["results"]["any table"][name] for one in tables]) / np.array(scales)
 
 
-def draw(tables: list[dict[str, Any]], path: Path) -> None:
+def draw(tables: list[dict[str, Any]], courses: Courses, path: Path) -> None:
     """Draw how far the network is ahead on each table, and what training time does."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    courses = {number: one["course"] for number, one in enumerate(tables, 1) if "course" in one}
     picture, axes = pyplot.subplots(1, 2 if courses else 1, figsize=(11, 4), layout="constrained", squeeze=False)
     left = axes[0, 0]
     shares, low, high = (100 * above_greedy(tables, name) for name in ("minus_line", "low", "high"))
@@ -225,8 +210,8 @@ def table_figures(
     others: Sequence[float],
     value: str | None,
     show: Show,
-) -> list[dict[str, Any]]:
-    """Make the figures in a folder, or what is missing of them; return the tables' parts.
+) -> dict[str, Any]:
+    """Make the figures in a folder, or what is missing of them; return them.
 
     Raises:
         ValueError: an argument that is not allowed, no value model for these tables, or a folder with other figures.
@@ -247,20 +232,22 @@ def table_figures(
     # Before long trainings, not after: a model for one table does not play the first of these.
     first = GAME.check_options({"placement": placement, "scoring": held_out_tables(1)[0]})
     ValuePolicy(value).check(GAME, first)
-    head = {
-        "version": __version__, "placement": placement, "deals": deals, "seconds": seconds, "others": list(others),
-        "long_tables": long_tables, "value": value,
-    }  # fmt: skip
+    head = {"version": __version__, "placement": placement, "deals": deals, "seconds": seconds, "value": value}
     store = Store(folder / "tables-parts", head)
+    trained = store.path.parent
     parts = []
     for number in range(tables):
-        extra = others if number < long_tables else ()
-        make = partial(play_table, store.path.parent, number, placement, deals, seconds, extra, value, show)
+        make = partial(play_table, trained, number, placement, deals, seconds, value, show)
         parts.append(store.get(f"table {number}", make))
-    replace_file(folder / "tables.md", markdown(head, parts).encode())
-    replace_file(folder / "tables.json", (json.dumps({"head": head, "tables": parts}, indent=1) + "\n").encode())
-    draw(parts, folder / PICTURE)
-    return parts
+    courses = {}
+    for number in range(long_tables):
+        longer = partial(play_course, trained, number, placement, deals, times, show)
+        courses[number + 1] = store.get(f"course {number}: {' '.join(f'{time:g}' for time in sorted(times))}", longer)
+    found = {"head": head, "tables": parts, "courses": courses}
+    replace_file(folder / "tables.md", markdown(head, parts, courses).encode())
+    replace_file(folder / "tables.json", (json.dumps(found, indent=1) + "\n").encode())
+    draw(parts, courses, folder / PICTURE)
+    return found
 
 
 def command(
