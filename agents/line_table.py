@@ -698,9 +698,9 @@ def shipped_folder(kind: str, options: Mapping[str, Any]) -> Path:
     if for_any.is_dir():
         return for_any
     raise ValueError(
-        f"no {kind} model comes with the package for this scoring ({scoring!r}), only for {', '.join(TABLES)}: train "
-        f"one with patience train-value PatiencePoker-v0 --kind {kind} --scoring ... --placement {placement} --out "
-        "FOLDER, and give path=FOLDER"
+        f"no {kind} model comes with the package for placement={placement!r} and this scoring ({scoring!r}), only for "
+        f"{', '.join(TABLES)}: train one with patience train-value PatiencePoker-v0 --kind {kind} --scoring ... "
+        f"--placement {placement} --out FOLDER, and give path=FOLDER"
     )
 
 

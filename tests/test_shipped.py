@@ -69,8 +69,23 @@ def test_a_given_table_with_the_points_of_a_published_one_is_that_table() -> Non
     assert evaluate("value", GAME, named_deals("smoke", 3), options={**FIXED, "scoring": table}).mean == named.mean
 
 
+ODD = {"pair": 9, "two pairs": 8, "triplets": 7, "straight": 6, "flush": 5, "full hand": 4, "four": 3}
+ODD |= {"straight flush": 2, "royal": 1}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("scoring", [ODD, "random"])
+def test_one_network_comes_that_plays_for_any_table_of_the_fixed_square(scoring: str | dict[str, float]) -> None:
+    options = {**FIXED, "scoring": scoring}
+    deals = named_deals("validation", 200)
+    value, greedy = (evaluate(policy, GAME, deals, options=options) for policy in ("value", "greedy"))
+    assert paired(value, greedy).low > 0
+
+
 def test_a_table_without_a_model_is_refused_with_the_command_that_trains_one() -> None:
-    odd = {"pair": 9, "two pairs": 8, "triplets": 7, "straight": 6, "flush": 5, "full hand": 4, "four": 3}
-    odd |= {"straight flush": 2, "royal": 1}
-    with pytest.raises(ValueError, match=r"patience train-value PatiencePoker-v0 --kind line --scoring"):
-        evaluate("line", GAME, named_deals("smoke", 2), options={**FIXED, "scoring": odd})
+    for policy, placement in (("line", "fixed"), ("line", "touching"), ("value", "touching")):
+        command = rf"train-value PatiencePoker-v0 --kind {policy} --scoring .* --placement {placement} --out"
+        with pytest.raises(ValueError, match=command):
+            evaluate(policy, GAME, named_deals("smoke", 2), options={"placement": placement, "scoring": ODD})
+    with pytest.raises(ValueError, match=r"no value model .* placement='touching' and this scoring \('random'\)"):
+        evaluate("value", GAME, named_deals("smoke", 2), options={"scoring": "random"})
