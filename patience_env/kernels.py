@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from patience_env.deals import advance, bits_at
 from patience_env.encoding import write_planes
 from patience_env.jit import JIT, kernel, rule
-from patience_env.lanes import LANES, count_ones, lowest_one, ones, pack_bits
+from patience_env.lanes import LANES, count_ones, lowest_one, ones, pack_row
 from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
 
 OVER = 1
@@ -125,7 +125,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
             observe(state, places)
         for row in range(start, end):
             if modes[row] != IDLE:
-                pack_bits(held[row], masks[row])
+                pack_row(held, masks, row)
                 if scratch.shape[1] > 0:
                     write_planes(observations[row], scratch[row - start], int(sizes[0]), int(sizes[1]))
     return seen
@@ -158,15 +158,21 @@ def prepare_rows(ended, modes, deals, upcoming, following, held, actions, strict
 
 @kernel
 def settle_rows(modes, status, elapsed, limit, terminated, truncated, ended):  # type: ignore[no-untyped-def]
-    """Tell after a step which games terminated, were truncated (after `limit` steps; 0: never) or ended in any way."""
+    """Tell after a step which games terminated, were truncated (after `limit` steps; 0: never) or ended in any way.
+
+    Returns whether any ended.
+    """
     for row in range(modes.shape[0]):  # a compiler makes vectors of short loops over few arrays
         elapsed[row] = elapsed[row] + 1 if modes[row] == STEP else 0
     for row in range(modes.shape[0]):
         terminated[row] = (modes[row] == STEP) & ((status[row] & OVER) != 0)
     for row in range(modes.shape[0]):
         truncated[row] = (limit > 0) & (elapsed[row] >= limit)
+    some = False
     for row in range(modes.shape[0]):
         ended[row] = terminated[row] | truncated[row]
+        some |= ended[row]
+    return some
 
 
 @kernel
@@ -266,7 +272,7 @@ def sample_held(held, bits, actions):  # type: ignore[no-untyped-def]
 def hold_rows(masks, held):  # type: ignore[no-untyped-def]
     """Take these legal actions for those of the rows."""
     for row in range(masks.shape[0]):
-        pack_bits(held[row], masks[row])
+        pack_row(held, masks, row)
 
 
 @kernel

@@ -147,18 +147,6 @@ def marked_lanes(typing_context, source, at):  # type: ignore[no-untyped-def]
     return types.int64(source, types.uint64), generate
 
 
-@intrinsic
-def marked_half(typing_context, source, at):  # type: ignore[no-untyped-def]
-    """Return `HALF` bits, the lowest for `source[at]`: 1 where a byte is not 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1], _HALF), align=1)
-        bits = builder.bitcast(builder.icmp_unsigned("!=", value, ir.Constant(_HALF, [0] * HALF)), ir.IntType(HALF))
-        return builder.zext(bits, ir.IntType(64))
-
-    return types.int64(source, types.uint64), generate
-
-
 def _seen(builder: Any, kinds: Any, args: Any, context: Any, at: Any) -> Any:
     """Return `HALF` card codes, `FACE_DOWN` where `hidden` (args[3]) is not 0, of `cards` (args[2]) from `at` on.
 
@@ -511,31 +499,30 @@ def _marked_in_lanes(source, at):  # type: ignore[no-untyped-def]
     return marked_lanes(source, np.uint64(at))
 
 
-def _pack_plainly(held, mask):  # type: ignore[no-untyped-def]
-    """Write a bit for each byte of `mask`, 1 where it is not 0, into the words of `LANES` bits (uint32) of `held`."""
-    room = np.zeros(4 * len(held), np.uint8)
-    room[: -(-len(mask) // 8)] = np.packbits(mask != 0, bitorder="little")
-    held[:] = room.view("<u4")
+def _pack_plainly(held, masks, row):  # type: ignore[no-untyped-def]
+    """Write a bit for each byte of a row, 1 where it is not 0, into the words of `LANES` bits (uint32) of `held`."""
+    room = np.zeros(4 * held.shape[1], np.uint8)
+    room[: -(-masks.shape[1] // 8)] = np.packbits(masks[row] != 0, bitorder="little")
+    held[row] = room.view("<u4")
 
 
 @rule
-def _pack_in_lanes(held, mask):  # type: ignore[no-untyped-def]
-    size = mask.shape[0]
+def _pack_in_lanes(held, masks, row):  # type: ignore[no-untyped-def]
+    size = masks.shape[1]
     whole = size // LANES
     for word in range(whole):
-        held[np.uint64(word)] = marked_lanes(mask, np.uint64(LANES * word))
+        held[row, word] = marked_lanes(masks, np.uint64(row * size + LANES * word))
     rest = size - LANES * whole
     if rest == 0:
         return
     bits = np.int64(0)
-    if size >= LANES:
-        bits = marked_lanes(mask, np.uint64(size - LANES)) >> (LANES - rest)
-    elif size >= HALF:
-        bits = marked_half(mask, np.uint64(0)) | (marked_half(mask, np.uint64(size - HALF)) << (size - HALF))
+    first = row * size + LANES * whole
+    if first + LANES <= masks.size:  # what is read beyond the row belongs to the next ones
+        bits = marked_lanes(masks, np.uint64(first)) & ((1 << rest) - 1)
     else:
-        for i in range(size):
-            bits |= (1 if mask[i] else 0) << i
-    held[np.uint64(whole)] = bits
+        for i in range(rest):
+            bits |= (1 if masks[row, LANES * whole + i] else 0) << i
+    held[row, whole] = bits
 
 
 copy_bytes: Any = _copy_in_lanes if JIT else _copy_plainly
@@ -549,4 +536,4 @@ ones: Any = _marked_in_lanes if JIT else _marked_plainly
 write_bits: Any = _spread_in_lanes if JIT else _spread_plainly
 words: Any = _stack_words if JIT else _words_plainly
 meeting: Any = _meeting_in_lanes if JIT else _meeting_plainly
-pack_bits: Any = _pack_in_lanes if JIT else _pack_plainly
+pack_row: Any = _pack_in_lanes if JIT else _pack_plainly

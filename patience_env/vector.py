@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from patience_env.deals import check_deal
 from patience_env.env import check_illegal_action, check_render_mode, check_reset_options, forfeit_warning
 from patience_env.game import Game
-from patience_env.kernels import DEAL, IDLE, ILLEGAL, LOOK, prepare_rows, sample_held, settle_rows
+from patience_env.kernels import DEAL, IDLE, ILLEGAL, LOOK, OVER, prepare_rows, sample_held, settle_rows
 from patience_env.table import BLOCK, draw_deals, open_game
 
 _INT64 = np.dtype(np.int64)
@@ -139,6 +139,8 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._ended = np.zeros(self.num_envs, np.bool_)
         self._modes = np.zeros(self.num_envs, np.uint8)
         self._all = np.ones(self.num_envs, np.bool_)
+        # Whether any game may have ended, whether every row plays in this step, and whether the next one is prepared.
+        self._some_ended, self._all_play, self._ready = True, False, False
         self._started = False
         self._warned = False
 
@@ -258,6 +260,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._rows.advance(self._modes, self._deals, self._no_actions, flat, masks if self.copy else None)
         self._elapsed[rows] = 0
         self._ended[rows] = False
+        self._some_ended, self._ready = True, False
 
     def _targets(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """Return where the next observations (flat) and masks go: arrays that nobody holds, or the live ones."""
@@ -285,7 +288,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         rows = self._rows
         flat, masks = self._targets()
         seen = rows.advance(self._modes, self._deals, chosen, flat, masks if self.copy else None)
-        rewards, terminated, truncated = self._settle()
+        rewards, terminated, truncated = self._settle(seen)
         illegal = self._illegal() if seen & ILLEGAL else None
         if self.autoreset_mode is AutoresetMode.SAME_STEP and self._ended.any():
             extra = {**self._final(flat, masks, illegal), **_with_companion("illegal_action", illegal, ~self._ended)}
@@ -302,18 +305,25 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             ended = np.flatnonzero(self._ended).tolist()
             raise ResetNeeded(f"games {ended} have ended: reset them with options={{'reset_mask': ...}}")
+        if self._ready and self.illegal_action != "raise":
+            return
         found = self._prepare_rows(actions)
         while found < -1:
             self._refill(-2 - found)
             found = self._prepare_rows(actions)
         if found >= 0:
             self._refuse(found, given)
+        self._all_play = not self._some_ended
 
-    def _settle(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def _settle(self, seen: int) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """Return rewards and ends of the step just made."""
         rows = self._rows
-        terminated, truncated = np.empty(self.num_envs, np.bool_), np.empty(self.num_envs, np.bool_)
-        settle_rows(self._modes, rows.status, self._elapsed, self._limit, terminated, truncated, self._ended)
+        terminated, truncated = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.bool_)
+        if not self._all_play or seen & OVER or self._limit:
+            self._some_ended = settle_rows(
+                self._modes, rows.status, self._elapsed, self._limit, terminated, truncated, self._ended
+            )
+        self._ready = self._all_play and not self._some_ended
         return rows.rewards.copy(), terminated, truncated
 
     def _prepare_rows(self, actions: NDArray[np.int64]) -> int:

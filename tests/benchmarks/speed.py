@@ -111,9 +111,9 @@ class Batched:
         env._prepare(actions, actions)
         flat, masks = env._targets()
         start = time.process_time_ns()
-        env._rows.advance(env._modes, env._deals, actions, flat, masks)
+        seen = env._rows.advance(env._modes, env._deals, actions, flat, masks)
         spent = time.process_time_ns() - start
-        self.results = (flat, *env._settle(), env._info(masks))
+        self.results = (flat, *env._settle(seen), env._info(masks))
         return spent
 
     def copy(self, actions: Any) -> int:
