@@ -152,6 +152,25 @@ class KernelPolicy(Policy):
         type(self).kernel(turn.states, turn.masks, actions)
         return actions
 
+    def rank(self, turn: Turn, choices: int) -> NDArray[np.int64]:
+        """Return the actions that it likes best of every position, int64, shape (n, choices), best first.
+
+        It is asked again and again without what it chose; -1 stands where it has no more to say.
+        """
+        ranked = np.full((len(turn), choices), -1, np.int64)
+        masks = turn.masks.copy()
+        rows = np.arange(len(turn))
+        for choice in range(choices):
+            told = self.act(Turn(turn.game, turn.options, turn.states[rows], masks[rows]))
+            known = masks[rows, told] != 0
+            rows, told = rows[known], told[known]
+            ranked[rows, choice] = told
+            masks[rows, told] = 0
+            rows = rows[masks[rows].any(1)]
+            if not len(rows):
+                break
+        return ranked
+
 
 # Names of policies that play any game: `module:attribute`, imported when asked for.
 GENERAL = {

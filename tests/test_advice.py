@@ -51,14 +51,15 @@ def tiny(folder: Path, game: str = SULTAN, **keywords: Any) -> Any:
     return train(game, folder, **keywords)
 
 
-def fresh_policy(game_id: str, network: str) -> Any:
+def fresh_policy(game_id: str, network: str, choices: int = 0) -> Any:
     """Return an untrained network that the rule of thumb advises."""
     torch.manual_seed(0)
     game = get_game(game_id)
     options = game.check_options({})
     shaping = {"width": 8, "embedding": 3, "depth": 3, "advice": "thumb", "trust": 5.0}
+    shaping |= {"choices": choices} if choices else {}
     maker, keywords = policy_class(network, shaping, game, options)
-    space = input_space(network, "cards", game, options, advice=True)
+    space = input_space(network, "cards", game, options, advice=max(choices, 1))
     return maker(space, Discrete(game.layout(options).actions), lambda _: 0.0, **keywords)
 
 
@@ -97,6 +98,65 @@ def test_the_advised_action_gets_the_trust_as_a_bonus() -> None:
     assert apart[rows, actions] == pytest.approx(5.0, abs=1e-4)
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("game", game_ids())
+def test_a_network_that_is_told_several_choices_plays_the_first_and_looks_at_no_other_actions(game: str) -> None:
+    policy, thumb = fresh_policy(game, "ahead", choices=3), make_policy("thumb", game)
+    for turn in turns(game):
+        seen = network_input(policy, turn, "cards")
+        np.testing.assert_array_equal(choose_actions(policy, seen, turn.masks), thumb.act(turn))
+        with torch.no_grad():
+            logits = policy.logits(torch.as_tensor(seen)).numpy()
+        looked_at = logits > -1e7
+        assert not (looked_at & (turn.masks == 0)).any()
+        assert looked_at.any(1).all()
+        assert looked_at.sum(1).max() == 3 or turn.masks.sum(1).max() < 3
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("game", ["Fourteenth-v0", "Nivernaise-v0", "EmpressOfIndia-v0"])
+def test_choices_are_different_legal_actions_and_the_first_stands_for_what_is_missing(game: str) -> None:
+    thumb = find_adviser("thumb", get_game(game), {})
+    for turn in turns(game):
+        told = advised(ask(thumb, turn, 40))
+        np.testing.assert_array_equal(told[:, 0], thumb.act(turn))
+        for row, mask in zip(told.tolist(), turn.masks, strict=True):
+            assert mask[row].all()
+            several = list(dict.fromkeys(row))
+            assert row == several + [row[0]] * (40 - len(several))
+
+
+@pytest.mark.parametrize("choices", [0, 3])
+def test_chances_side_by_side_are_those_of_all_logits(choices: int) -> None:
+    policy = fresh_policy(SULTAN, "ahead", choices)
+    for turn in turns(SULTAN):
+        obs = torch.as_tensor(network_input(policy, turn, "cards"))
+        with torch.no_grad():
+            everything = policy.get_distribution(obs, turn.masks)
+            actions, values, chances = policy(obs, action_masks=turn.masks)
+            assert turn.masks[np.arange(8), actions.numpy()].all()
+            torch.testing.assert_close(chances, everything.log_prob(actions))
+            best = policy(obs, deterministic=True)[0]
+            torch.testing.assert_close(best, everything.mode())
+            again, logs, entropy = policy.evaluate_actions(obs, actions, turn.masks)
+        torch.testing.assert_close(again, values)
+        torch.testing.assert_close(logs, chances)
+        torch.testing.assert_close(entropy, everything.entropy())
+
+
+def test_nothing_is_learned_of_an_action_that_is_not_looked_at() -> None:
+    policy = fresh_policy(SULTAN, "ahead", 1)
+    (turn,) = turns(SULTAN, 1)
+    obs = torch.as_tensor(network_input(policy, turn, "cards"))
+    legal = [np.flatnonzero(mask).tolist() for mask in turn.masks]
+    other = [
+        next((a for a in row if a != first), -1)
+        for row, first in zip(legal, choose_actions(policy, obs, turn.masks), strict=True)
+    ]
+    _, logs, _ = policy.evaluate_actions(obs, torch.tensor(other))
+    assert logs.tolist() == [-20.0] * 8
+
+
 def test_advice_is_told_in_two_entries_and_none_where_a_game_is_over() -> None:
     class Last(type(find_adviser("thumb", get_game("EmpressOfIndia-v0"), {}))):  # type: ignore[misc]
         def act(self, turn: Turn) -> np.ndarray:
@@ -107,7 +167,7 @@ def test_advice_is_told_in_two_entries_and_none_where_a_game_is_over() -> None:
     masks[3] = 0
     entries = ask(Last(), Turn(turn.game, turn.options, turn.states, masks))
     assert (entries.dtype, entries.shape) == (np.int8, (8, 2))
-    assert advised(entries).tolist() == [1776 if row != 3 else 0 for row in range(8)]
+    assert advised(entries)[:, 0].tolist() == [1776 if row != 3 else 0 for row in range(8)]
 
 
 def test_what_an_advised_network_plays_depends_on_no_hidden_card() -> None:
@@ -165,6 +225,8 @@ def test_the_critic_alone_learns_from_a_teacher_who_advises(tmp_path: Path, monk
         ({"advice": "patience_env.agents.sultan:ThumbPolicy"}, "choose one of none, thumb"),
         ({"network": "mlp"}, "advice='thumb' is not allowed for the mlp network: .* networks ahead, cards"),
         ({"trust": -1}, "trust=-1 is not allowed: give a number from 0 to 100"),
+        ({"choices": 65}, "choices=65 is not allowed: give a whole number from 0 to 64"),
+        ({"choices": 2, "network": "cards"}, "choices=2 is not allowed for the cards network: choose choices=0 or"),
     ],
 )
 def test_advice_that_does_not_fit_is_refused_and_nothing_written(
@@ -183,6 +245,9 @@ def test_advice_that_does_not_fit_is_refused_and_nothing_written(
         ({"advice": "os:system"}, "advice='os:system' is not allowed for Sultan-v0"),
         ({"advice": ["thumb"]}, "give a policy's name and a number"),
         ({"trust": "much"}, "give a policy's name and a number"),
+        ({"choices": 65}, "choices=65 is not allowed: give a whole number from 0 to 64"),
+        ({"choices": True}, "choices=True is not allowed"),
+        ({"choices": 3}, "does not fit its network"),
         ({"advice": "none"}, "does not fit its network"),
     ],
 )

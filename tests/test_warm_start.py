@@ -118,7 +118,7 @@ def test_a_card_that_an_action_turns_up_is_shown_face_down() -> None:
     layout = batch.layout
     entries = len(layout.places) + len(layout.counters)
     views, facts = np.zeros((len(rows), entries), np.int8), np.zeros((len(rows), 4), np.float32)
-    room = (game.new_states(2, batch.options), np.zeros(layout.actions, np.int8), np.zeros((2, entries), np.int8))
+    room = (game.new_states(3, batch.options), np.zeros(layout.actions, np.int8), np.zeros((2, entries), np.int8))
     look_ahead(states, observations, rows, actions, len(layout.places), OTHER_WORLD, *room, views, facts)
     top = layout.places.index("talon top")
     turned = views[actions == TURN, top]

@@ -25,16 +25,18 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 from patience_env.agents.policy import KernelPolicy
+from patience_env.agents.signs import own_signs, write_signs
 from patience_env.cards import FACE_DOWN
 from patience_env.game import Game, get_game
 from patience_env.jit import kernel
-from patience_env.training.advice import ENTRIES, advised
+from patience_env.training.advice import ENTRIES, advised, ranks_of
 from patience_env.training.card_networks import CODES, first_embedding, lay_out, view_cards
 from patience_env.training.networks import LookingPolicy, Trust
 from patience_env.training.sparse_layer import changes_of, entries_of, sparse_product
 from patience_env.verbs import determinize, is_won, legal, observe, play
 
-# Of a table: the reward that led to it, whether the game is won, whether it is over, its legal actions in tens.
+# Of a table: the reward that led to it, whether the game is won, whether it is over, its legal actions in tens. The
+# game's own signs follow (`patience_env.agents.signs`).
 FACTS = 4
 # Entries of an action's embedding.
 ACTION_SIZE = 16
@@ -44,6 +46,8 @@ REWARD_FACTOR = 20.0
 UNKNOWN = -0.1
 # The world that an action is played in once more; any number will do, as long as it is always the same.
 OTHER_WORLD = np.uint64(0x9E3779B97F4A7C15)
+# The logit of what is not legal, and the log probability of an action that is not looked at.
+OUT_OF_THE_QUESTION, NEVER = -1e8, -20.0
 
 
 @kernel
@@ -63,6 +67,7 @@ def look_at(states, masks, views, facts):  # type: ignore[no-untyped-def]
             count += int(masks[i, action])
         facts[i, 2] = 1.0 if count == 0 else 0.0
         facts[i, 3] = 0.1 * count
+        write_signs(states[i], views[i], facts[i, FACTS:])
 
 
 @kernel
@@ -70,13 +75,15 @@ def look_ahead(states, present, rows, actions, places, key, scratch, mask, world
     """Write what is seen of the table that each action leaves, and its facts.
 
     `present`: what is seen of the positions. `rows`, `actions`: int64, (m,): which position, which legal action.
-    `places`: how many entries of a view are cards. `scratch`: room for two positions; `mask`: for one mask; `worlds`:
+    `places`: how many entries of a view are cards. `scratch`: room for three positions; `mask`: for one mask; `worlds`:
     for two views. `views`: int8, (m, entries).
     """
     for i in range(rows.shape[0]):
-        for turn in range(2):
-            scratch[turn] = states[rows[i]]
-        determinize(scratch[1], key)
+        if i == 0 or rows[i] != rows[i - 1]:
+            scratch[2] = states[rows[i]]
+            determinize(scratch[2], key)
+        scratch[0] = states[rows[i]]
+        scratch[1] = scratch[2]
         for turn in range(2):
             reward = play(scratch[turn], actions[i])
             observe(scratch[turn], worlds[turn])
@@ -96,6 +103,37 @@ def look_ahead(states, present, rows, actions, places, key, scratch, mask, world
         if unknown:
             facts[i, 2] = 0.0
             facts[i, 3] = UNKNOWN
+        write_signs(scratch[0], views[i], facts[i, FACTS:])
+
+
+class Choice(NamedTuple):
+    """What there is to choose among, in all positions one after the other.
+
+    Attributes:
+        rows: the position, int64, shape (m,), ascending.
+        actions: a legal action there, int64, shape (m,).
+        counts: how many of them a position has, int64, shape (n,).
+        scores: their logits, shape (m,).
+    """
+
+    rows: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    scores: torch.Tensor
+
+    def side_by_side(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log probabilities and actions, each (n, most actions of a position); -1 fills the rows of actions.
+
+        Where hundreds of actions exist and few are legal, that is far less to work on than all logits.
+        """
+        columns = np.arange(len(self.rows)) - (np.cumsum(self.counts) - self.counts)[self.rows]
+        shape = (len(self.counts), max(int(self.counts.max(initial=1)), 1))
+        actions = np.full(shape, -1, np.int64)
+        actions[self.rows, columns] = self.actions
+        actions[self.counts == 0, 0] = 0
+        where = (torch.from_numpy(self.rows), torch.from_numpy(columns))
+        logits = torch.full(shape, OUT_OF_THE_QUESTION).index_put(where, self.scores)
+        return torch.log_softmax(logits, 1), torch.from_numpy(actions)
 
 
 class Laid(NamedTuple):
@@ -137,7 +175,8 @@ class Tables(nn.Module):
         with torch.no_grad():
             self.cards.weight.copy_(first_embedding(embedding))
             self.actions.weight.mul_(0.1)
-        size = self.view.shown * embedding + self.view.group_count * CODES + self.view.counters + FACTS
+        size = self.view.shown * embedding + self.view.group_count * CODES + self.view.counters
+        size += FACTS + own_signs(game)[0]
         self.first = nn.Linear(size, width)
         self.judge = nn.Sequential(nn.Linear(2 * width + ACTION_SIZE + told, width), nn.ReLU(), _last(width))
         self.critic = nn.Sequential(nn.Linear(width, width), nn.ReLU(), _last(width))
@@ -218,6 +257,7 @@ class AheadPolicy(LookingPolicy):
         width, embedding, depth: of the network.
         adviser: the rule of thumb whose choice follows each record in the observations, None for none.
         trust: how far it is followed at the start (see `Trust`).
+        choices: of its choices so many, and no other actions, are looked at; 0: all legal actions are.
         **others: as `MaskableActorCriticPolicy`; the features extractor is fixed.
     """
 
@@ -234,9 +274,10 @@ class AheadPolicy(LookingPolicy):
         depth: int,
         adviser: KernelPolicy | None = None,
         trust: float = 0.0,
+        choices: int = 0,
         **others: Any,
     ) -> None:
-        self.adviser, self._first_trust = adviser, trust
+        self.adviser, self._first_trust, self.choices = adviser, trust, choices
         self._shape = {"width": width, "embedding": embedding, "depth": depth}
         self._game, self._game_options = get_game(game_id), dict(game_options)
         super().__init__(
@@ -251,16 +292,21 @@ class AheadPolicy(LookingPolicy):
 
     def _build(self, lr_schedule: Callable[[float], float]) -> None:
         self._build_mlp_extractor()
-        self.tables = Tables(self._game, self._game_options, **self._shape, told=0 if self.adviser is None else 1)
+        told = 0 if self.adviser is None else max(self.choices, 1)
+        self.tables = Tables(self._game, self._game_options, **self._shape, told=told)
         if self.adviser is not None:
-            self.trust = Trust(self._first_trust)
+            self.trust = Trust(self._first_trust, self.choices)
         make: Any = self.optimizer_class
         self.optimizer = make(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
-        self._scratch = self._game.new_states(2, self._game_options)
+        self._scratch = self._game.new_states(3, self._game_options)
+        self._facts = FACTS + own_signs(self._game)[0]
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         own = {"game_id": self._game.id, "game_options": self._game_options, **self._shape}
-        return super()._get_constructor_parameters() | own | {"adviser": self.adviser, "trust": self._first_trust}
+        return super()._get_constructor_parameters() | own | self._advice()
+
+    def _advice(self) -> dict[str, Any]:
+        return {"adviser": self.adviser, "trust": self._first_trust, "choices": self.choices}
 
     def _positions(self, obs: Any) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int8], NDArray[np.float32]]:
         """Return the positions, their legal actions, what is seen of them and its facts."""
@@ -271,34 +317,70 @@ class AheadPolicy(LookingPolicy):
         view = self.tables.view
         masks = np.zeros((len(states), view.actions), np.int8)
         seen = np.zeros((len(states), view.places + view.counters), np.int8)
-        facts = np.zeros((len(states), FACTS), np.float32)
+        facts = np.zeros((len(states), self._facts), np.float32)
         find_legal(states, masks)
         look_at(states, masks, seen, facts)
         return states, masks, seen, facts
 
-    def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def _judge(self, obs: Any) -> tuple[Choice, torch.Tensor]:
+        """Return what there is to choose among, and the values, (n, 1)."""
         states, masks, present, given = self._positions(obs)
+        ranks = None
+        if self.adviser is not None:
+            told = torch.as_tensor(obs)[:, -ENTRIES * max(self.choices, 1) :].cpu().numpy()
+            ranks = ranks_of(advised(told), masks)
+            if self.choices:
+                masks = (ranks >= 0).astype(np.int8)
         rows, actions = np.nonzero(masks)
         view, weights = self.tables.view, self.tables.weights()
         laid = self.tables.lay(present)
         tables = self.tables.before(laid, given, weights)
         scores = torch.zeros(len(rows))
-        advice = None if self.adviser is None else torch.as_tensor(obs)[:, -ENTRIES:].cpu().numpy()
-        several = np.flatnonzero((masks.sum(1, dtype=np.int64) > 1)[rows])
+        counts = masks.sum(1, dtype=np.int64)
+        several = np.flatnonzero((counts > 1)[rows])
         if len(several):
             rows_, actions_ = rows[several], actions[several]
             seen = np.zeros((len(several), view.places + view.counters), np.int8)
-            facts = np.zeros((len(several), FACTS), np.float32)
+            facts = np.zeros((len(several), self._facts), np.float32)
             room = (self._scratch, np.zeros(view.actions, np.int8), np.zeros((2, seen.shape[1]), np.int8))
             look_ahead(states, present, rows_, actions_, view.places, OTHER_WORLD, *room, seen, facts)
             before = tables.index_select(0, torch.from_numpy(rows_))
             change = self.tables.change(laid, given, rows_, self.tables.lay(seen), facts, weights)
-            told = [] if advice is None else [torch.from_numpy(actions_ == advised(advice)[rows_]).float()[:, None]]
-            desires = self.tables.desire(before, change, torch.from_numpy(actions_), *told)
+            marks = []
+            if ranks is not None:
+                each = np.arange(max(self.choices, 1))
+                marks = [torch.from_numpy(ranks[rows_, actions_][:, None] == each).float()]
+            desires = self.tables.desire(before, change, torch.from_numpy(actions_), *marks)
             scores = scores.index_put((torch.from_numpy(several),), desires)
-        logits = torch.full(masks.shape, -1e8)
-        logits = logits.index_put((torch.from_numpy(rows), torch.from_numpy(actions)), scores)
-        return (logits if advice is None else self.trust(logits, advice)), self.tables.worth(tables)
+        if ranks is not None:
+            scores = scores + self.trust(ranks[rows, actions])
+        return Choice(rows, actions, counts, scores), self.tables.worth(tables)
+
+    def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        choice, values = self._judge(obs)
+        logits = torch.full((len(values), self.tables.view.actions), OUT_OF_THE_QUESTION)
+        where = (torch.from_numpy(choice.rows), torch.from_numpy(choice.actions))
+        return logits.index_put(where, choice.scores), values
+
+    def forward(
+        self, obs: torch.Tensor, deterministic: bool = False, action_masks: NDArray[Any] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return actions, values and the actions' log probabilities; it knows by itself what is legal."""
+        choice, values = self._judge(obs)
+        chances, actions = choice.side_by_side()
+        drawn = chances.argmax(1) if deterministic else torch.multinomial(chances.exp(), 1)[:, 0]
+        return actions.gather(1, drawn[:, None])[:, 0], values, chances.gather(1, drawn[:, None])[:, 0]
+
+    def evaluate_actions(
+        self, obs: torch.Tensor, actions: torch.Tensor, action_masks: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Return values, log probabilities of the given actions, and entropies; it knows by itself what is legal."""
+        choice, values = self._judge(obs)
+        chances, offered = choice.side_by_side()
+        same = offered == actions.long().reshape(-1, 1)
+        # Of an action that is not looked at nothing can be learned.
+        told = torch.where(same, chances, 0.0).sum(1) + torch.where(same.any(1), 0.0, NEVER)
+        return values, told, -(chances.exp() * chances).sum(1)
 
     def predict_values(self, obs: Any) -> torch.Tensor:
         """Return the values, shape (n, 1)."""

@@ -32,7 +32,7 @@ from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import FACE_DOWN
 from patience_env.game import Layout
 from patience_env.jit import kernel
-from patience_env.training.advice import ENTRIES
+from patience_env.training.advice import ENTRIES, advised, ranks_of
 from patience_env.training.networks import LookingPolicy, Trust
 
 CODES = FACE_DOWN + 1
@@ -213,7 +213,8 @@ class CardPolicy(LookingPolicy):
         actor, critic = self.mlp_extractor(self.extract_features(obs, self.features_extractor))
         logits, values = self.action_net(actor), self.value_net(critic)
         if self.adviser is not None:
-            logits = self.trust(logits, torch.as_tensor(obs)[:, -ENTRIES:].cpu().numpy())
+            told = advised(torch.as_tensor(obs)[:, -ENTRIES:].cpu().numpy())
+            logits = logits + self.trust(ranks_of(told, np.ones(logits.shape, np.int8)))
         return logits, values
 
 

@@ -26,7 +26,7 @@ from patience_env.agents.policy import Policy, see
 from patience_env.deals import refuse_reserved
 from patience_env.game import get_game, max_episode_steps
 from patience_env.sb3 import PatienceVecEnv
-from patience_env.training.advice import NO_ADVICE, ask, find_adviser
+from patience_env.training.advice import ask, find_adviser
 from patience_env.training.models import (
     MODEL,
     choose_actions,
@@ -38,6 +38,7 @@ from patience_env.training.models import (
     replace_file,
     save_model,
     tensors_of,
+    told_choices,
     write_pair,
 )
 from patience_env.training.train import (
@@ -75,11 +76,11 @@ class Lesson(VecEnvWrapper):
         settings = plan.settings
         game = get_game(plan.game)
         advice = settings["advice"]
-        told = advice != NO_ADVICE
+        told = told_choices(network_options(settings["network"], settings))
         space = input_space(settings["network"], settings["observation"], game, plan.options, told)
         super().__init__(venv, observation_space=space)
         self._network = settings["network"]
-        self._adviser = find_adviser(advice, game, plan.options) if told else None
+        self._adviser, self._choices = (find_adviser(advice, game, plan.options) if told else None), told
         self._rng = np.random.default_rng([plan.seed, 1])
         self._factor, self._bonus = np.float32(settings["reward_scale"]), np.float32(settings["win_bonus"])
 
@@ -95,7 +96,7 @@ class Lesson(VecEnvWrapper):
         elif self._network == "cards":
             parts.append(masks)
         if self._adviser is not None:
-            parts.append(ask(self._adviser, turn).astype(parts[0].dtype))
+            parts.append(ask(self._adviser, turn, self._choices).astype(parts[0].dtype))
         return np.concatenate(parts, 1) if len(parts) > 1 else parts[0]
 
     def reset(self) -> Any:

@@ -27,7 +27,7 @@ from patience_env import __version__
 from patience_env.agents.policy import Policy, Turn
 from patience_env.encoding import observation_space
 from patience_env.game import Game, get_game
-from patience_env.training.advice import ENTRIES, NO_ADVICE, ask, find_adviser
+from patience_env.training.advice import ENTRIES, MOST_CHOICES, NO_ADVICE, ask, find_adviser
 
 if TYPE_CHECKING:
     from torch import nn
@@ -242,7 +242,22 @@ def network_options(network: str, settings: Mapping[str, Any]) -> dict[str, Any]
             f"advice={advice!r} is not allowed for the {network} network: choose advice={NO_ADVICE!r} or one of the "
             f"networks {', '.join(ADVISED)}"
         )
-    return {**chosen, "advice": advice, "trust": trust}
+    told = {"advice": advice, "trust": trust}
+    choices = settings.get("choices", 0)
+    if choices == 0:
+        return {**chosen, **told}
+    if isinstance(choices, bool) or not isinstance(choices, int) or not 0 < choices <= MOST_CHOICES:
+        raise ValueError(f"choices={choices!r} is not allowed: give a whole number from 0 to {MOST_CHOICES}")
+    if network != "ahead":
+        raise ValueError(
+            f"choices={choices} is not allowed for the {network} network: choose choices=0 or network=ahead"
+        )
+    return {**chosen, **told, "choices": choices}
+
+
+def told_choices(shaping: Mapping[str, Any]) -> int:
+    """Return how many choices of an adviser a network that is shaped so is told: 0 without one."""
+    return max(shaping.get("choices", 0), 1) if "advice" in shaping else 0
 
 
 def policy_class(
@@ -261,6 +276,8 @@ def policy_class(
     told = {}
     if "advice" in shaping:
         told = {"adviser": find_adviser(shaping["advice"], game, options), "trust": shaping["trust"]}
+    if "choices" in shaping:
+        told["choices"] = shaping["choices"]
     if network == "ahead":
         from patience_env.training.ahead_network import AheadPolicy
 
@@ -274,8 +291,8 @@ def policy_class(
     return MaskableActorCriticPolicy, {"net_arch": [shaping["width"], shaping["width"]]}
 
 
-def input_space(network: str, observation: str, game: Game, options: Mapping[str, Any], advice: bool = False) -> Box:
-    """Return the Box of what a network reads (see `network_input`), with `advice` or without.
+def input_space(network: str, observation: str, game: Game, options: Mapping[str, Any], advice: int = 0) -> Box:
+    """Return the Box of what a network reads (see `network_input`), with so many choices of an adviser.
 
     Raises:
         ValueError: the network does not read observations of this kind.
@@ -284,7 +301,7 @@ def input_space(network: str, observation: str, game: Game, options: Mapping[str
     space = observation_space(layout, observation)
     if network in ("ahead", "cards") and observation != "cards":
         raise ValueError(f"the {network} network reads observation='cards', not observation={observation!r}")
-    more = ENTRIES if advice else 0
+    more = ENTRIES * advice
     if network == "cards":
         low = np.zeros(layout.actions + more, np.int8)
         high = np.concatenate([np.ones(layout.actions, np.int8), np.full(more, 127, np.int8)])
@@ -299,7 +316,7 @@ def network_input(policy: Any, turn: Turn, observation: str) -> NDArray[Any]:
 
     That is the observations; for "cards" the mask of legal actions behind them; for "ahead", which plays the legal
     actions, the bytes of the records, whose hidden cards a turn has dealt anew. Where the network has an adviser, the
-    action that this would play comes last.
+    action that this would play comes last (or the several that it likes best).
     """
     extractor = policy.features_extractor
     parts: list[NDArray[Any]] = []
@@ -310,7 +327,7 @@ def network_input(policy: Any, turn: Turn, observation: str) -> NDArray[Any]:
     if getattr(extractor, "sees_masks", False):
         parts.append(turn.masks)
     if (adviser := getattr(policy, "adviser", None)) is not None:
-        parts.append(ask(adviser, turn).astype(parts[0].dtype))
+        parts.append(ask(adviser, turn, max(policy.choices, 1)).astype(parts[0].dtype))
     return np.concatenate(parts, 1) if len(parts) > 1 else parts[0]
 
 
@@ -383,8 +400,11 @@ def choose_actions(
     for start in range(0, len(seen), BATCH):
         part = slice(start, start + BATCH)
         with torch.no_grad():
-            distribution = policy.get_distribution(torch.as_tensor(seen[part], device=policy.device))
-        logits = distribution.distribution.logits.cpu().numpy()
+            obs = torch.as_tensor(seen[part], device=policy.device)
+            # Logits that are no log probabilities yet will do, and cost less.
+            raw = getattr(policy, "logits", None)
+            logits = policy.get_distribution(obs).distribution.logits if raw is None else raw(obs)
+        logits = logits.cpu().numpy()
         if rng is not None and temperature > 0:
             # The Gumbel-max trick: the greatest of log-probabilities plus Gumbel noise is a draw by the probabilities.
             logits = logits + temperature * rng.gumbel(size=logits.shape)
@@ -476,7 +496,7 @@ def _make(made: Shape, width: int | None = None) -> Any:
     with _nothing_drawn():
         shaping = network_options(made.network, made.shaping if width is None else {**made.shaping, "width": width})
         maker, keywords = policy_class(made.network, shaping, made.game, made.options)
-        space = input_space(made.network, made.observation, made.game, made.options, "advice" in shaping)
+        space = input_space(made.network, made.observation, made.game, made.options, told_choices(shaping))
         actions = Discrete(made.game.layout(made.options).actions)
         return maker(space, actions, lambda _: 0.0, **keywords)
 

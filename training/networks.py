@@ -28,7 +28,6 @@ from torch import nn
 from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import CHANNELS, EMPTY_CHANNEL
 from patience_env.jit import helper, kernel
-from patience_env.training.advice import advised
 
 SIDE = 5
 CANVAS = 9
@@ -293,16 +292,21 @@ class LineValues(nn.Module):
 
 
 class Trust(nn.Module):
-    """How far a network follows its adviser: the bonus of the advised action's logit, `start` at the start."""
+    """How far a network follows its adviser: the bonus of the advised action's logit, `start` at the start.
 
-    def __init__(self, start: float) -> None:
+    Of several `choices` each has its own bonus, at the start half that of the one before it.
+    """
+
+    def __init__(self, start: float, choices: int = 0) -> None:
         super().__init__()
-        self.bonus = nn.Parameter(torch.tensor(float(start)))
+        bonus = start * 0.5 ** torch.arange(choices) if choices else torch.tensor(float(start))
+        self.bonus = nn.Parameter(bonus)
 
-    def forward(self, logits: torch.Tensor, advice: NDArray[Any]) -> torch.Tensor:
-        """Return the logits, (n, actions), raised where `patience_env.training.advice.ask` wrote `advice`."""
-        actions = torch.from_numpy(advised(advice)).to(logits.device)
-        return logits.scatter_add(1, actions[:, None], self.bonus.expand(len(actions), 1))
+    def forward(self, ranks: NDArray[np.int8]) -> torch.Tensor:
+        """Return what the logits of actions rise by; `ranks` as `patience_env.training.advice.ranks_of` tells them."""
+        each = torch.from_numpy(ranks.astype(np.int64))
+        bonus = self.bonus.reshape(-1)
+        return torch.where(each >= 0, bonus[each.clamp(min=0)], bonus.new_zeros(()))
 
 
 class LookingPolicy(MaskableActorCriticPolicy):
@@ -310,13 +314,19 @@ class LookingPolicy(MaskableActorCriticPolicy):
 
     Attributes:
         adviser: the rule of thumb whose choice the last entries of its input tell, None for none.
+        choices: how many of its choices they tell, of which one is played; 0: the first, and any action is played.
     """
 
     adviser: KernelPolicy | None = None
+    choices: int = 0
 
     @abstractmethod
     def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits (n, actions) and values (n, 1)."""
+
+    def logits(self, obs: Any) -> torch.Tensor:
+        """Return the logits, shape (n, actions)."""
+        return self._look(obs)[0]
 
     def _distribution(self, logits: torch.Tensor, masks: Any) -> MaskableDistribution:
         distribution: MaskableDistribution = self.action_dist.proba_distribution(action_logits=logits)
