@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from patience_env.agents.policy import KernelPolicy
-from patience_env.cards import EMPTY, rank_of, suit_of
+from patience_env.cards import EMPTY, PACK, rank_of, suit_of
 from patience_env.games.nivernaise import (
     DEPTH,
     FLANKS,
@@ -14,8 +14,9 @@ from patience_env.games.nivernaise import (
     TRANSFER,
     vacancies,
 )
-from patience_env.games.twin_foundations import fits
+from patience_env.games.twin_foundations import FOUNDATIONS, fits
 from patience_env.jit import helper, kernel, rule
+from patience_env.lanes import words
 
 FAR = 99
 
@@ -121,5 +122,106 @@ class ThumbPolicy(KernelPolicy):
     kernel = staticmethod(thumb_rows)
 
 
+# -- signs ---------------------------------------------------------------------------------------------------------
+
+SIGN_COUNT = 16
+PACKETS = FLANKS + len(FOUNDATIONS)  # where the packets begin in what the player sees, each top first
+LONG = 4  # a card that waits for so many others clogs a flank
+
+
+@rule
+def waits_for(built, card):  # type: ignore[no-untyped-def]
+    """Return how many cards the nearer foundation of a known card still needs first; `FAR` when both are past it.
+
+    `built` holds how many cards lie on each foundation: up and down, suit by suit.
+    """
+    up = rank_of(card) - 1 - int(built[2 * suit_of(card)])
+    down = 13 - rank_of(card) - int(built[2 * suit_of(card) + 1])
+    nearest = up if up >= 0 else FAR
+    return min(nearest, down) if down >= 0 else nearest
+
+
+@rule
+def build(built, card):  # type: ignore[no-untyped-def]
+    """Lay a card that waits for none on its foundation, the ascending one if it may choose."""
+    suit = suit_of(card)
+    built[2 * suit + (0 if rank_of(card) - 1 == int(built[2 * suit]) else 1)] += 1
+
+
+@helper
+def play_out(view, built, below):  # type: ignore[no-untyped-def]
+    """Play what fits, again and again; return (cards played, a bit for each flank that is vacant then).
+
+    `below` gets how many cards each packet has lost. Face-down cards stop a packet.
+    """
+    vacant = 0
+    for f in range(FLANKS):
+        vacant |= (1 if view[f] == EMPTY else 0) << f
+    count = 0
+    going = True
+    while going:
+        going = False
+        for f in range(FLANKS):
+            if not (vacant >> f) & 1 and waits_for(built, view[f]) == 0:
+                build(built, view[f])
+                vacant |= 1 << f
+                count += 1
+                going = True
+        for p in range(LINE):
+            while below[p] < DEPTH:
+                card = view[PACKETS + DEPTH * p + below[p]]
+                if not EMPTY < card <= PACK or waits_for(built, card) > 0:
+                    break
+                build(built, card)
+                below[p] += 1
+                count += 1
+                going = True
+    return count, vacant
+
+
+@helper
+def signs(state, view, signs):  # type: ignore[no-untyped-def]
+    """Write what can be played at once and how things lie then: vacancies, cards that wait long, cards to dig for."""
+    built, below = words(), words()
+    for i in range(len(FOUNDATIONS)):
+        top = view[FLANKS + i]
+        height = 0 if top == EMPTY else rank_of(top)
+        built[i] = 14 - height if i % 2 and height else height
+        signs[0] += 0.02 * int(built[i])
+    for p in range(LINE):
+        below[p] = 0
+    for f in range(FLANKS):
+        signs[1] += 0.25 if view[f] == EMPTY else 0.0
+    played, vacant = play_out(view, built, below)
+    signs[2] = 0.1 * played
+    for f in range(FLANKS):
+        if (vacant >> f) & 1:
+            signs[3] += 0.25
+        else:
+            wait = waits_for(built, view[f])
+            signs[4] += 0.05 * min(wait, 12)
+            signs[5] += 0.25 if wait >= LONG else 0.0
+            signs[6] += 0.25 if wait == FAR else 0.0
+            signs[7] += 0.25 if wait == 1 else 0.0
+    signs[8] = 1.0 if vacant == 0 else 0.0
+    for p in range(LINE):
+        first = int(below[p])
+        if first == DEPTH or view[PACKETS + DEPTH * p + first] == EMPTY:
+            signs[9] += 0.25
+            continue
+        for depth in range(DEPTH - first):
+            card = view[PACKETS + DEPTH * p + first + depth]
+            if card == EMPTY:
+                break
+            if card <= PACK:
+                wait = waits_for(built, card)
+                if depth == 0:
+                    signs[10] += 0.05 * min(wait, 12)
+                    signs[11] += 0.25 if wait == 1 else 0.0
+                elif wait == 0:
+                    signs[11 + min(depth, 4)] += 0.25
+
+
 POLICIES = {"thumb": "ThumbPolicy"}
 ROLLOUTS = {"thumb": thumb}
+SIGNS = (SIGN_COUNT, signs)

@@ -10,11 +10,13 @@ from patience_env.games.paganini import (
     ACTIONS,
     COLUMNS,
     KING,
+    ROWS,
     card_moved,
     source_of,
     target_of,
 )
 from patience_env.jit import helper, kernel, rule
+from patience_env.lanes import words
 
 IN_PLACE = 100
 OUT_OF_PLACE = -150
@@ -103,5 +105,74 @@ class ThumbPolicy(KernelPolicy):
     kernel = follow_advice
 
 
+# -- signs ---------------------------------------------------------------------------------------------------------
+
+SIGN_COUNT = 16
+
+
+@helper
+def finished_lengths(view, lengths):  # type: ignore[no-untyped-def]
+    """Write how many cards of each row follow one another from an ace at its left end; return how many in all."""
+    count = 0
+    for row in range(ROWS):
+        ace = int(view[COLUMNS * row])
+        length = 0
+        while ace != EMPTY and length < KING and view[COLUMNS * row + length] == ace + length:
+            length += 1
+        lengths[row] = length
+        count += length
+    return count
+
+
+@rule
+def can_come(view, lengths, card):  # type: ignore[no-untyped-def]
+    """Return how many copies of a card lie elsewhere than in a finished beginning of a row."""
+    count = 0
+    for place in range(COLUMNS * ROWS):
+        count += view[place] == card and place % COLUMNS >= lengths[place // COLUMNS]
+    return count
+
+
+@helper
+def signs(state, view, signs):  # type: ignore[no-untyped-def]
+    """Write how far the rows are, what may fill the spaces, and how many cards lie as they will have to."""
+    lengths = words()
+    signs[0] = finished_lengths(view, lengths) / 104.0
+    for row in range(ROWS):
+        first = COLUMNS * row
+        length = int(lengths[row])
+        ace = int(view[first])
+        signs[1] += 0.125 if length else 0.0
+        signs[2] += 0.125 if length == KING else 0.0
+        for column in range(COLUMNS):
+            card = int(view[first + column])
+            if card == EMPTY:
+                left = int(view[first + column - 1]) if column else EMPTY
+                if column == 0:
+                    signs[3] += 0.125
+                elif left == EMPTY:
+                    signs[4] += 0.125
+                elif rank_of(left) == KING:
+                    signs[5] += 0.125
+                else:
+                    ready = length > 0 and column == length
+                    fillers = can_come(view, lengths, left + 1)
+                    signs[6] += 0.125 if fillers == 0 else 0.0
+                    signs[7] += 0.125 if ready else 0.0
+                    signs[8] += 0.02 * (KING - rank_of(left))
+                    signs[9] += 0.125 if fillers else 0.0
+                continue
+            if column >= length:
+                signs[10] += 0.02 if rank_of(card) == column + 1 else 0.0
+                signs[11] += 0.05 if length and card == ace + column else 0.0
+                signs[12] += 0.05 if rank_of(card) == KING and column >= KING - 1 else 0.0
+                signs[13] += 0.01 * abs(rank_of(card) - 1 - column)
+                if column and view[first + column - 1] == card - 1 and rank_of(card) > 1:
+                    signs[14] += 0.05
+                if length and column == length + 1 and card == ace + column:
+                    signs[15] += 0.125
+
+
 POLICIES = {"thumb": "ThumbPolicy"}
 ROLLOUTS = {"thumb": thumb}
+SIGNS = (SIGN_COUNT, signs)

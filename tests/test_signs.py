@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from patience_env import get_game
 from patience_env.agents.policy import Turn
 from patience_env.agents.signs import own_signs, write_signs
-from patience_env.cards import FACE_DOWN
+from patience_env.cards import EMPTY, FACE_DOWN
 from patience_env.env import PatienceEnv
 from patience_env.game import game_ids
 from patience_env.jit import kernel
 
 FOURTEENTH, EMPRESS = "Fourteenth-v0", "EmpressOfIndia-v0"
+PAGANINI, NIVERNAISE = "Paganini-v0", "Nivernaise-v0"
 ORDER = {"spades": "A23456789TJK", "hearts": "KQT98765432A", "diamonds": "KQT98765432A", "clubs": "A23456789TJK"}
 
 
@@ -58,8 +59,8 @@ def empress(pairs: list[tuple[str, str]], **tops: str) -> PatienceEnv:
     return env
 
 
-def test_most_games_have_no_signs() -> None:
-    assert [game for game in game_ids() if own_signs(get_game(game))[0]] == [FOURTEENTH, EMPRESS]
+def test_some_games_have_no_signs() -> None:
+    assert [game for game in game_ids() if own_signs(get_game(game))[0]] == [PAGANINI, FOURTEENTH, NIVERNAISE, EMPRESS]
     env = PatienceEnv("Sultan-v0", observation="cards")
     env.reset(options={"deal": 5_000_000})
     assert signs_of(env).size == 0
@@ -114,3 +115,32 @@ def test_pairs_that_wait_for_each_other_are_locked() -> None:
     assert signs_of(free)[:2].tolist() == [0.0, 0.0]
     assert signs_of(locked)[:2].tolist() == [1.0, 1.0]
     assert signs_of(free)[5:10].sum() == pytest.approx(0.2)
+
+
+def test_cards_of_la_nivernaise_can_be_played_at_once_where_a_play_is_legal() -> None:
+    env = PatienceEnv(NIVERNAISE, observation="cards", illegal_action="raise")
+    env.reset(options={"deal": 5_000_000})
+    rng = np.random.default_rng(0)
+    told = set()
+    for _ in range(80):
+        mask = env.action_masks()
+        signs = signs_of(env)
+        assert (signs[2] > 0) == mask[:28].any()
+        assert signs[1] == 0.25 * (seen(env)[:8] == EMPTY).sum()
+        told.add(bool(mask[:28].any()))
+        if env.step(int(rng.choice(np.flatnonzero(mask))))[2]:
+            break
+    assert told == {False, True}
+
+
+def test_the_rows_of_paganini_are_told_by_their_finished_beginnings_and_their_spaces() -> None:
+    env = PatienceEnv(PAGANINI, observation="cards", illegal_action="raise")
+    env.reset(options={"deal": 5_000_000})
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        signs = signs_of(env)
+        assert signs[0] == pytest.approx(int(env.state_rows()["in_place"][0]) / 104)
+        # Every space is at the left end, behind a space or a king, or waits for one of two cards.
+        assert signs[3] + signs[4] + signs[5] + signs[6] + signs[9] == pytest.approx(1.0)
+        if env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))[2]:
+            break
