@@ -29,9 +29,9 @@ from patience_env.agents.signs import own_signs, write_signs
 from patience_env.cards import FACE_DOWN
 from patience_env.game import Game, get_game
 from patience_env.jit import kernel
-from patience_env.training.advice import ENTRIES, advised, ranks_of
+from patience_env.training.advice import ranks_of
 from patience_env.training.card_networks import CODES, first_embedding, lay_out, view_cards
-from patience_env.training.networks import LookingPolicy, Trust
+from patience_env.training.networks import OUT_OF_THE_QUESTION, LookingPolicy, Trust
 from patience_env.training.sparse_layer import changes_of, entries_of, sparse_product
 from patience_env.verbs import determinize, is_won, legal, observe, play
 
@@ -46,8 +46,8 @@ REWARD_FACTOR = 20.0
 UNKNOWN = -0.1
 # The world that an action is played in once more; any number will do, as long as it is always the same.
 OTHER_WORLD = np.uint64(0x9E3779B97F4A7C15)
-# The logit of what is not legal, and the log probability of an action that is not looked at.
-OUT_OF_THE_QUESTION, NEVER = -1e8, -20.0
+# The log probability of an action that is not looked at.
+NEVER = -20.0
 
 
 @kernel
@@ -303,10 +303,7 @@ class AheadPolicy(LookingPolicy):
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         own = {"game_id": self._game.id, "game_options": self._game_options, **self._shape}
-        return super()._get_constructor_parameters() | own | self._advice()
-
-    def _advice(self) -> dict[str, Any]:
-        return {"adviser": self.adviser, "trust": self._first_trust, "choices": self.choices}
+        return super()._get_constructor_parameters() | own | self.advice_parameters()
 
     def _positions(self, obs: Any) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int8], NDArray[np.float32]]:
         """Return the positions, their legal actions, what is seen of them and its facts."""
@@ -327,8 +324,7 @@ class AheadPolicy(LookingPolicy):
         states, masks, present, given = self._positions(obs)
         ranks = None
         if self.adviser is not None:
-            told = torch.as_tensor(obs)[:, -ENTRIES * max(self.choices, 1) :].cpu().numpy()
-            ranks = ranks_of(advised(told), masks)
+            ranks = ranks_of(self.told(obs), masks)
             if self.choices:
                 masks = (ranks >= 0).astype(np.int8)
         rows, actions = np.nonzero(masks)

@@ -32,8 +32,8 @@ from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import FACE_DOWN
 from patience_env.game import Layout
 from patience_env.jit import kernel
-from patience_env.training.advice import ENTRIES, advised, ranks_of
-from patience_env.training.networks import LookingPolicy, Trust
+from patience_env.training.advice import ENTRIES, ranks_of
+from patience_env.training.networks import OUT_OF_THE_QUESTION, LookingPolicy, Trust
 
 CODES = FACE_DOWN + 1
 # A group of fewer places is told well enough by its places.
@@ -130,7 +130,7 @@ class CardFeatures(BaseFeaturesExtractor):
     """The part of the network that policy and critic share, up to a layer of `width` units.
 
     Its input is an observation in the cards form followed by the mask of legal actions, shape (n, places + counters +
-    actions, and the entries of an adviser's choice, which it passes over): see
+    actions, and the entries of an adviser's choices, which it passes over): see
     `patience_env.training.models.network_input`.
 
     Args:
@@ -138,7 +138,7 @@ class CardFeatures(BaseFeaturesExtractor):
         view: what is shown.
         embedding: entries of a card's embedding.
         width: units of the layer.
-        advised: whether an adviser's choice follows.
+        advised: how many choices of an adviser follow.
 
     Raises:
         ValueError: the observations are not of the view's shape.
@@ -147,9 +147,9 @@ class CardFeatures(BaseFeaturesExtractor):
     sees_masks = True
 
     def __init__(
-        self, observation_space: spaces.Box, view: CardView, embedding: int, width: int, advised: bool = False
+        self, observation_space: spaces.Box, view: CardView, embedding: int, width: int, advised: int = 0
     ) -> None:
-        wanted = (view.places + view.counters + view.actions + (ENTRIES if advised else 0),)
+        wanted = (view.places + view.counters + view.actions + ENTRIES * advised,)
         if observation_space.shape != wanted:
             raise ValueError(
                 f"the cards network reads {view.places} cards, {view.counters} counters and {view.actions} legal "
@@ -194,32 +194,42 @@ class CardPolicy(LookingPolicy):
         *spaces: observation and action space, schedule of the learning rate, as every SB3 policy.
         adviser: the rule of thumb whose choice the last entries of the observations tell, None for none.
         trust: how far it is followed at the start (see `Trust`).
+        choices: of its choices so many, and no other actions, are played; 0: all legal actions may be.
         **others: as `MaskableActorCriticPolicy`.
     """
 
-    def __init__(self, *spaces: Any, adviser: KernelPolicy | None = None, trust: float = 0.0, **others: Any) -> None:
-        self.adviser, self._first_trust = adviser, trust
+    def __init__(
+        self,
+        *spaces: Any,
+        adviser: KernelPolicy | None = None,
+        trust: float = 0.0,
+        choices: int = 0,
+        **others: Any,
+    ) -> None:
+        self.adviser, self._first_trust, self.choices = adviser, trust, choices
         super().__init__(*spaces, **others)
 
     def _build(self, lr_schedule: Callable[[float], float]) -> None:
         if self.adviser is not None:
-            self.trust = Trust(self._first_trust)
+            self.trust = Trust(self._first_trust, self.choices)
         super()._build(lr_schedule)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        return super()._get_constructor_parameters() | {"adviser": self.adviser, "trust": self._first_trust}
+        return super()._get_constructor_parameters() | self.advice_parameters()
 
     def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         actor, critic = self.mlp_extractor(self.extract_features(obs, self.features_extractor))
         logits, values = self.action_net(actor), self.value_net(critic)
         if self.adviser is not None:
-            told = advised(torch.as_tensor(obs)[:, -ENTRIES:].cpu().numpy())
-            logits = logits + self.trust(ranks_of(told, np.ones(logits.shape, np.int8)))
+            ranks = ranks_of(self.told(obs), np.ones(logits.shape, np.int8))
+            logits = logits + self.trust(ranks)
+            if self.choices:
+                logits = logits.masked_fill(torch.from_numpy(ranks < 0), OUT_OF_THE_QUESTION)
         return logits, values
 
 
-def card_keywords(layout: Layout, options: Mapping[str, Any], advised: bool = False) -> dict[str, Any]:
-    """Return the keywords that make `CardPolicy` such a network, for observations with an adviser's choice or not."""
+def card_keywords(layout: Layout, options: Mapping[str, Any], advised: int = 0) -> dict[str, Any]:
+    """Return the keywords that make `CardPolicy` such a network, whose input tells so many choices of an adviser."""
     return {
         "features_extractor_class": CardFeatures,
         "features_extractor_kwargs": {

@@ -248,10 +248,6 @@ def network_options(network: str, settings: Mapping[str, Any]) -> dict[str, Any]
         return {**chosen, **told}
     if isinstance(choices, bool) or not isinstance(choices, int) or not 0 < choices <= MOST_CHOICES:
         raise ValueError(f"choices={choices!r} is not allowed: give a whole number from 0 to {MOST_CHOICES}")
-    if network != "ahead":
-        raise ValueError(
-            f"choices={choices} is not allowed for the {network} network: choose choices=0 or network=ahead"
-        )
     return {**chosen, **told, "choices": choices}
 
 
@@ -285,7 +281,7 @@ def policy_class(
     if network == "cards":
         from patience_env.training.card_networks import CardPolicy, card_keywords
 
-        return CardPolicy, {**card_keywords(game.layout(options), shape, bool(told)), **told}
+        return CardPolicy, {**card_keywords(game.layout(options), shape, told_choices(shaping)), **told}
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 
     return MaskableActorCriticPolicy, {"net_arch": [shaping["width"], shaping["width"]]}

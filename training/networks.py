@@ -28,6 +28,7 @@ from torch import nn
 from patience_env.agents.policy import KernelPolicy
 from patience_env.cards import CHANNELS, EMPTY_CHANNEL
 from patience_env.jit import helper, kernel
+from patience_env.training.advice import ENTRIES, advised
 
 SIDE = 5
 CANVAS = 9
@@ -291,6 +292,10 @@ class LineValues(nn.Module):
         return logits, worth[:, None]
 
 
+# The logit of an action that is not legal, or not looked at.
+OUT_OF_THE_QUESTION = -1e8
+
+
 class Trust(nn.Module):
     """How far a network follows its adviser: the bonus of the advised action's logit, `start` at the start.
 
@@ -319,10 +324,19 @@ class LookingPolicy(MaskableActorCriticPolicy):
 
     adviser: KernelPolicy | None = None
     choices: int = 0
+    _first_trust: float = 0.0
 
     @abstractmethod
     def _look(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits (n, actions) and values (n, 1)."""
+
+    def told(self, obs: Any) -> NDArray[np.int64]:
+        """Return the adviser's choices that the input tells, int64, shape (n, max(choices, 1))."""
+        return advised(torch.as_tensor(obs)[:, -ENTRIES * max(self.choices, 1) :].cpu().numpy())
+
+    def advice_parameters(self) -> dict[str, Any]:
+        """Return what the constructor was told of an adviser."""
+        return {"adviser": self.adviser, "trust": self._first_trust, "choices": self.choices}
 
     def logits(self, obs: Any) -> torch.Tensor:
         """Return the logits, shape (n, actions)."""

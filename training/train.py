@@ -73,7 +73,7 @@ SETTINGS = {
     "depth": Setting(int, 1, 128, "cards: how many cards at either end of a long row are shown one by one"),
     "advice": Setting(str, 0, 0, "ahead, cards: the rule of thumb whose choice the network is told, or 'none'"),
     "trust": Setting(float, 0, 100, "advice: the bonus of the advised action's logit at the start"),
-    "choices": Setting(int, 0, MOST_CHOICES, "advice: choose among so many actions that it likes best; 0: all (ahead)"),
+    "choices": Setting(int, 0, MOST_CHOICES, "advice: choose among so many actions that it likes best; 0: all"),
     "sharpness": Setting(float, 1e-6, 1e6, "lines: factor from gains to logits at the start"),
     "keep": Setting(str, 0, 0, "the model is the agent that was 'best' on the validation deals, or the 'last'"),
     "evaluate_every": Setting(int, 1, 10**12, "steps between two evaluations on the validation deals"),
