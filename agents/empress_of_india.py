@@ -159,15 +159,14 @@ def locked_pairs(view):  # type: ignore[no-untyped-def]
         for step in range(1, height + 1):
             free[suit // 2][at + step] -= 1
     left = np.int64(0)
+    count = 0
     for place in range(PLACES):
         if view[FOUNDATIONS + PLACES + place] != EMPTY:
+            count += 1
             left |= np.int64(1) << place
             for which in range(2):
                 card = view[FOUNDATIONS + PLACES * which + place]
                 free[suit_of(card) // 2][STEPS * (suit_of(card) % 2) + _HEIGHTS[card]] -= 1
-    count = 0
-    for place in range(PLACES):
-        count += (left >> place) & 1
     going = count > 0
     while going:
         going = False
