@@ -2,8 +2,9 @@
 
 The value network picks the candidate cells, and its opinion of them counts as so many simulated games. Every candidate
 is tried on the same random decks (so that the luck of the cards is taken out of the comparison), and every unseen card
-comes next equally often. A simulated game is played on by the line table, and after some cards the network says what
-the board is worth, which tells more than the luck of the last cards would; without a network it is played to its end.
+comes next equally often. A simulated game is played on by the network, asked about the few cells that the line table
+likes best, and after some cards it says what the board is worth, which tells more than the luck of the last cards
+would; without a network the table plays the game to its end.
 The worse half of the candidates is dropped again and again, and the budget of each round goes to those left (sequential
 halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", 2013). The last cards are played
 by exact expectation over all cards that may come.
@@ -65,9 +66,10 @@ WIDTH = 8
 # The opinion of a cell that the search begins with counts as much as so many simulated games: played to the end by the
 # table, or judged by the network before.
 PRIOR, PRIOR_AHEAD = 100.0, 40.0
-# Cards that the table plays before the network judges, and how many cells for the last of them it is asked about.
-DEPTH = 6
-LOOKED_AT = 5
+# Cards that are played before the network judges, and how many more while few are placed, for it knows least then; how
+# many cells the network is asked about for each of them, and for the last.
+DEPTH, EARLY, FURTHER = 3, 9, 2
+ASKED, LOOKED_AT = 3, 5
 # A cell is dropped early where it is behind by so many standard errors of the difference, from so many decks on.
 BEHIND, DECKS_AT_LEAST = 3.0, 16
 # Deals half of which are played to see how table and network agree (no standard deals).
@@ -145,10 +147,10 @@ def simulate(boards, cells, scores, values, points):  # type: ignore[no-untyped-
 
 
 @helper
-def worth_ahead(boards, flip, card, points, net, space, worths):  # type: ignore[no-untyped-def]
-    """Return what the network thinks the first of two boards worth with a card (0 to 51, seen) on its best cell.
+def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore[no-untyped-def]
+    """Return the cell of the first of two boards that the network likes best for a card (0 to 51, seen), and its worth.
 
-    It is asked about the `LOOKED_AT` cells alone that the table likes best; the lines must have been weighed for the
+    It is asked about so many cells alone, those that the table likes best; the lines must have been weighed for the
     card. `flip` is what the network takes rows and columns for.
     """
     board = boards[0]
@@ -162,25 +164,31 @@ def worth_ahead(boards, flip, card, points, net, space, worths):  # type: ignore
     kept = board.flip
     board.flip = flip
     embed_board(board, net, space, board.placed + 1)
+    chosen = -1
     best = -np.inf
-    for _ in range(LOOKED_AT):
-        chosen = -1
+    for _ in range(asked):
+        likely = -1
         top = -np.inf
         for cell in range(board.side * board.side):
             if worths[cell] > top:
                 top = worths[cell]
-                chosen = cell
-        if chosen < 0:
+                likely = cell
+        if likely < 0:
             break
-        worths[chosen] = -np.inf
-        best = max(best, try_cell(boards, net, space, chosen, card, points))
+        worths[likely] = -np.inf
+        worth = try_cell(boards, net, space, likely, card, points)
+        if worth > best:
+            best = worth
+            chosen = likely
     board.flip = kept
-    return best
+    return chosen, best
 
 
 @kernel
-def look_ahead(boards, cells, number, scores, depth, flips, values, points, net, space, worths):  # type: ignore[no-untyped-def]
-    """Try cells on random decks some cards ahead: the table plays them, and the network tells what came of it.
+def look_ahead(  # type: ignore[no-untyped-def]
+    boards, cells, number, scores, depth, asked, flips, values, points, net, space, worths
+):
+    """Try cells on random decks some cards ahead; the network tells what came of it.
 
     Args:
         boards: the root (see `begin`), then three to work on.
@@ -188,6 +196,7 @@ def look_ahead(boards, cells, number, scores, depth, flips, values, points, net,
         number: of the first deck. It tells which unseen card comes next, each equally often.
         scores: float64, (decks, cells): what each cell is worth in each deck.
         depth: cards that are turned; where the game ends with them, its score counts.
+        asked: how many cells the network is asked about for each of them (see `pick`); 0: the table plays them.
         flips: int64, (2,): what the table and the network take rows and columns for.
         values, points: of the table.
         net, space, worths: the network, and room to work in.
@@ -216,7 +225,11 @@ def look_ahead(boards, cells, number, scores, depth, flips, values, points, net,
                 see_card(board, coming)
                 weigh(board, coming, values, points)
                 if place == last - 1 and last < CARDS:
-                    scores[k, c] = worth_ahead(boards[WORK:DECK], flips[1], coming, points, net, space, worths)
+                    _, worth = pick(boards[WORK:DECK], flips[1], coming, LOOKED_AT, points, net, space, worths)
+                    scores[k, c] = worth
+                elif asked > 0:
+                    cell, _ = pick(boards[WORK:DECK], flips[1], coming, asked, points, net, space, worths)
+                    lay(board, cell, coming, points)
                 else:
                     cell, _ = best_cell(board)
                     lay(board, cell, coming, points)
@@ -356,6 +369,11 @@ def expect(boards, cells, worths, points):  # type: ignore[no-untyped-def]
 # -- the policy --------------------------------------------------------------------------------------------------
 
 
+def depth_at(depth: int, placed: int) -> int:
+    """Return how many cards are played before the network judges, with so many placed."""
+    return depth + (FURTHER if placed < EARLY else 0)
+
+
 class Ahead(NamedTuple):
     """A network as the search asks it."""
 
@@ -378,14 +396,15 @@ class SearchPolicy(Policy):
         milliseconds: time for one decision instead. 1,000 simulations when neither is given.
         width: most candidate cells tried.
         prior: as how many simulated games the opinion of a cell counts; None: 100, or 40 where the network judges.
-        depth: how many cards are played in a simulated game before the network judges.
+        depth: how many cards are played in a simulated game before the network judges (two more early in the game).
+        asked: about how many cells the network is asked for each of them; 0: the table plays them, four times as fast.
 
     Raises:
         ValueError: as `LinePolicy`, or a budget that is no positive number, or both given.
     """
 
     name = "search"
-    version = 2
+    version = 3
     game_id = GAME.id
     share = 10
 
@@ -398,6 +417,7 @@ class SearchPolicy(Policy):
         prior: float | None = None,
         value: str | None = None,
         depth: int = DEPTH,
+        asked: int = ASKED,
     ) -> None:
         if simulations is not None and milliseconds is not None:
             raise ValueError(
@@ -407,6 +427,8 @@ class SearchPolicy(Policy):
         _check_number("milliseconds", milliseconds, False)
         _check_number("width", width, True)
         _check_number("depth", depth, True)
+        if isinstance(asked, bool) or not isinstance(asked, int) or not 0 <= asked <= CARDS:
+            raise ValueError(f"asked={asked!r} is not allowed: give a whole number from 0 to {CARDS}")
         self.line = LinePolicy(path)
         self.value = None if path is not None and value is None else ValuePolicy(value)
         if prior is None:
@@ -414,7 +436,8 @@ class SearchPolicy(Policy):
         if isinstance(prior, bool) or not isinstance(prior, (int, float)) or not 0 <= prior < math.inf:
             raise ValueError(f"prior={prior!r} is not allowed: give a number from 0 up")
         self.simulations = 1000 if simulations is None and milliseconds is None else simulations
-        self.milliseconds, self.width, self.prior, self.depth = milliseconds, width, prior, depth
+        self.milliseconds, self.width, self.prior = milliseconds, width, prior
+        self.depth, self.asked = depth, asked
         self._boards = new_boards(BOARDS)
         self._seed = 0
         self._model: tuple[NDArray[np.float32], NDArray[np.float64]]
@@ -489,7 +512,7 @@ class SearchPolicy(Policy):
     def _halve(self, cells: NDArray[np.int64], gains: NDArray[np.float64], ahead: Ahead | None) -> int:
         """Return the best of several cells by sequential halving."""
         rounds = max(1, math.ceil(math.log2(len(cells))))
-        trial = _Trial(self._boards, self._model, ahead, self.depth)
+        trial = _Trial(self._boards, self._model, ahead, self.depth, self.asked)
         played = np.zeros((0, len(cells)))
         started = time.perf_counter()
         for number in range(rounds):
@@ -525,9 +548,14 @@ class _Trial:
     """What tries cells on decks: the table up to the end, or the table and the network."""
 
     def __init__(
-        self, boards: Any, model: tuple[NDArray[np.float32], NDArray[np.float64]], ahead: Ahead | None, depth: int
+        self,
+        boards: Any,
+        model: tuple[NDArray[np.float32], NDArray[np.float64]],
+        ahead: Ahead | None,
+        depth: int,
+        asked: int,
     ) -> None:
-        self.boards, self.model, self.ahead, self.depth = boards, model, ahead, depth
+        self.boards, self.model, self.ahead, self.depth, self.asked = boards, model, ahead, depth, asked
         self.flips = np.zeros(2, np.int64)
         if ahead is not None:
             self.flips[1] = network_flip(boards, ahead.net, ahead.space, model[1])
@@ -540,7 +568,9 @@ class _Trial:
             simulate(self.boards, cells, scores, *self.model)
         else:
             net, space, worths, _ = self.ahead
-            look_ahead(self.boards, cells, number, scores, self.depth, self.flips, *self.model, net, space, worths)
+            depth = depth_at(self.depth, int(self.boards["placed"][ROOT]))
+            tried = self.boards, cells, number, scores, depth, self.asked, self.flips
+            look_ahead(*tried, *self.model, net, space, worths)
         return scores
 
 

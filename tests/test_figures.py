@@ -18,7 +18,7 @@ pytest.importorskip("typer")
 from patience_env.agents.line_table import MODELS
 from patience_env.env import PatienceEnv
 from patience_env.games.patience_poker import lines
-from patience_env.games.poker_hands import CATEGORIES, SCORED, category
+from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES, category
 from patience_env.training import figures, tables
 from patience_env.training.cli import main
 
@@ -68,6 +68,21 @@ def parts(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.compiled
+def test_the_search_s_games_are_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "SEARCHED", 2)
+    scores, hands = figures.play_searching("fixed", "english", 3, 4, tmp_path, lambda *_: None)
+    assert (hands.sum((1, 2)) == 10).all()
+    points = np.array([0, *TABLES["english"]])
+    assert np.array_equal(hands.sum(1) @ points, scores)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["search-fixed-english-4-0-2.npz", "search-fixed-english-4-2-3.npz"]
+    (tmp_path / kept[1]).unlink()
+    again, same = figures.play_searching("fixed", "english", 3, 4, tmp_path, lambda *_: None)
+    assert np.array_equal(again, scores)
+    assert np.array_equal(same, hands)
+
+
+@pytest.mark.compiled
 @pytest.mark.slow
 def test_figures_are_made_and_go_on_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -83,11 +98,15 @@ def test_figures_are_made_and_go_on_after_a_kill(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        figures.poker_figures(tmp_path, 200, 0, 0, show)
+        figures.poker_figures(tmp_path, 200, 0, 0, show, searched=8, simulations=20)
     before = parts(tmp_path)
     assert "play fixed american" in before
     made.clear()
-    found = figures.poker_figures(tmp_path, 200, 0, 0, lambda name, _: made.append(name))
+    monkeypatch.setattr(figures, "SEARCHED", 5)
+    monkeypatch.setattr(figures, "BUDGETS", (8, 16))
+    monkeypatch.setattr(figures, "DEAR", 16)
+    told = lambda name, _: made.append(name)  # noqa: E731
+    found = figures.poker_figures(tmp_path, 200, 8, 0, told, searched=8, simulations=20)
     assert "fixed american" not in made
     assert found["play fixed american"] == before["play fixed american"]
     for name, one in found.items():
@@ -95,12 +114,16 @@ def test_figures_are_made_and_go_on_after_a_kill(
             assert sum(line["share_of_lines"] for line in one["lines"].values()) == pytest.approx(1)
             assert sum(one["histogram"]["counts"]) == 200
             assert set(one["lines"]) == set(CATEGORIES)
+    for name in ("searched touching english 20 8", "searched fixed american 20 8"):
+        assert found[name]["deals"] == 8
+        assert found[name]["simulations"] == 20
+    assert [part["deals"] for part in found["growth fixed english"]] == [8, 8, 2]
     assert set(found["settled fixed"]["points"]) == set(SCORED)
     assert len(found["settled fixed"]["course"]) == 2
     text = (tmp_path / "poker.md").read_text()
     assert f"{found['play touching english']['score']['mean']:.2f}" in text
     pictures = {path.name for path in tmp_path.glob("*.png")}
-    assert len(pictures) == 6
+    assert len(pictures) == 13
     assert set(re.findall(r"\]\((.*?)\)", text)) == pictures
     with pytest.raises(SystemExit) as stop:
         main(["figures", "poker", "--out", str(tmp_path), "--deals", "300", "--quiet"])
@@ -173,6 +196,8 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
         (["tables", "--seconds", "9", "--long", "9"], "--seconds 9 --long 9 is not allowed"),
         (["tables", "--value", str(MODELS / "value-fixed-english")], "was trained for the scoring table"),
         (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
+        (["poker", "--deals", "10", "--searched", "11"], "--searched 11 --simulations 200 is not"),
+        (["poker", "--simulations", "0"], "--searched 0 --simulations 0 is not"),
     ],
 )
 def test_the_command_refuses(

@@ -274,11 +274,11 @@ def rate(states, boards, flip, table_flip, values, points, net, space, worths, g
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("depth", [1, 3])
-def test_looking_ahead_tells_what_the_network_thinks_after_the_table_has_played(
-    models: dict[str, Path], networks: dict[str, Path], placement: str, depth: int
+@pytest.mark.parametrize(("depth", "asked"), [(1, 0), (3, 0), (3, 2)])
+def test_looking_ahead_tells_what_the_network_thinks_of_the_boards_that_games_come_to(
+    models: dict[str, Path], networks: dict[str, Path], placement: str, depth: int, asked: int
 ) -> None:
-    """The decks of a round, played in the environment: each unseen card comes next once."""
+    """The decks of a round, played in the environment by table or network: each unseen card comes next once."""
     env = midgame(placement, 11)
     table, (net, _, _) = table_of(LinePolicy(str(models[placement]))), load_net(networks[placement])
     cells = np.flatnonzero(env.action_masks())[:2]
@@ -288,7 +288,7 @@ def test_looking_ahead_tells_what_the_network_thinks_after_the_table_has_played(
     came = []
     for number in range(0, decks, scaled(1, 13)):
         scores, space, worths = np.zeros((1, 2)), new_space(4), np.zeros(81)
-        look_ahead(boards, cells, number, scores, depth, np.array([1, 0]), *table, net, space, worths)
+        look_ahead(boards, cells, number, scores, depth, asked, np.array([1, 0]), *table, net, space, worths)
         came.append(int(boards["deck"][3, 13]))
         for cell, score in zip(cells.tolist(), scores[0].tolist(), strict=True):
             rows = Rows(env.game, env.options, 1, "cards", False)
@@ -296,13 +296,15 @@ def test_looking_ahead_tells_what_the_network_thinks_after_the_table_has_played(
             action = cell
             for ahead in range(depth):
                 step_with(rows.states, action, int(boards["deck"][3, 13 + ahead]))
-                if ahead < depth - 1:
+                worths, gains = np.full(size, -np.inf), np.zeros(size)
+                rate(rows.states, new_boards(2), 0, 1, *table, net, new_space(4), worths, gains)
+                rated = np.flatnonzero(worths > -np.inf)
+                liked = rated[np.argsort(-gains[rated], kind="stable")]
+                if asked:
+                    action = int(liked[worths[liked[:asked]].argmax()])
+                elif ahead < depth - 1:
                     action = int(table_choice(rows.states, new_boards(1), 1, *table))
-            worths, gains = np.full(size, -np.inf), np.zeros(size)
-            rate(rows.states, new_boards(2), 0, 1, *table, net, new_space(4), worths, gains)
-            rated = np.flatnonzero(worths > -np.inf)
-            liked = rated[np.argsort(-gains[rated], kind="stable")][:LOOKED_AT]
-            assert score == pytest.approx(worths[liked].max(), abs=1e-3)
+            assert score == pytest.approx(worths[liked[:LOOKED_AT]].max(), abs=1e-3)
     assert len(set(came)) == len(came)
 
 
@@ -313,9 +315,10 @@ def test_looking_ahead_to_the_end_tells_the_score(models: dict[str, Path], netwo
     boards = new_boards(5)
     begin(env.state_rows(), 0, boards, np.uint64(4), *table, np.zeros(25, np.int8), np.zeros(25))
     scores = np.zeros((3, len(cells)))
-    look_ahead(boards, cells, 0, scores, 9, np.zeros(2, np.int64), *table, net, new_space(4), np.zeros(81))
-    assert (scores == np.round(scores)).all()
-    assert scores.min() >= 0
+    for asked in (0, 2):
+        look_ahead(boards, cells, 0, scores, 9, asked, np.zeros(2, np.int64), *table, net, new_space(4), np.zeros(81))
+        assert (scores == np.round(scores)).all()
+        assert scores.min() >= 0
 
 
 def test_network_and_table_agree_on_rows_and_columns(networks: dict[str, Path], models: dict[str, Path]) -> None:

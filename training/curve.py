@@ -1,21 +1,29 @@
 """Draw learning curves of runs: mean return on the validation deals against steps and against time.
 
 `python -m patience_env.training.curve runs/poker --out curve.png`
+
+Of value networks of Patience Poker (folders with a `value.json`) the whole course is drawn: the score on the validation
+deals while they learned from their own games and then from looking ahead, and the error that refining makes smaller.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from patience_env.agents.board_values import VALUE_MODEL, load_net
 from patience_env.training.console import fail
 from patience_env.training.models import MOST_FACTS
 from patience_env.training.train import CURVE, Point
+
+PARTS_OF_COURSE = ("training", "curve", "validation")
 
 
 def read_curve(run: str | os.PathLike[str]) -> list[Point]:
@@ -68,12 +76,70 @@ def draw_curves(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[s
     figure.savefig(out, dpi=120)
 
 
+def read_course(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return the trainings that a value network went through: dicts with `training`, `curve` and perhaps `validation`.
+
+    Raises:
+        ValueError: as `load_net`.
+    """
+    _, _, facts = load_net(folder)
+    return [*facts.get("history", []), {name: facts[name] for name in PARTS_OF_COURSE if name in facts}]
+
+
+def draw_courses(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
+    """Draw the course of some value networks into a picture (.png, .svg or .pdf).
+
+    Raises:
+        ValueError: as `read_course`, or the picture's kind is unknown.
+    """
+    courses = {Path(folder).name: read_course(folder) for folder in folders}
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, course in courses.items():
+        places, scores, errors, ends = [], [], [], []
+        for part in course:
+            points = part.get("curve", [])
+            start = len(places)
+            for point in points:
+                places.append(len(places))
+                scores.append(point.get("validation", math.nan))
+                errors.append(point["errors"][1] if "errors" in point else math.nan)
+            if points and "validation" in part:
+                scores[-1] = part["validation"]["mean"]
+            if points and "errors" in points[0]:
+                ends.append(start)
+        shown = np.isfinite(scores)
+        line = left.plot(np.array(places)[shown], np.array(scores)[shown], marker=".", label=name)[0]
+        right.plot(places, errors, marker=".", label=name, color=line.get_color())
+        for axis in (left, right):
+            for end in ends:
+                axis.axvline(end - 0.5, color=line.get_color(), linewidth=0.6, linestyle=":")
+    left.set(xlabel="measures, in order (dotted: a round of refining begins)", ylabel="mean score, validation deals")
+    right.set(xlabel="measures, in order", ylabel="error of differences between cells, points")
+    left.legend()
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+    figure.savefig(out, dpi=110)
+
+
 def command(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or of value networks.")],
     out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("curve.png"),
 ) -> None:
     """Print the learning curves of training runs and draw them."""
     try:
+        if all((run / VALUE_MODEL).is_file() for run in runs):
+            for run in runs:
+                typer.echo(f"{run}")
+                for part in read_course(run):
+                    plan, scored = part["training"], part.get("validation", {}).get("mean", math.nan)
+                    how = "looking ahead" if "epochs" in plan else "its own games"
+                    typer.echo(f"{plan['games']:9,} games, {how}: validation deals {scored:.2f}")
+            draw_courses(runs, out)
+            typer.echo(f"picture: {out}")
+            return
         for run in runs:
             typer.echo(f"{run}\n{'steps':>14} {'seconds':>9} {'mean':>9} {'stderr':>7}")
             for point in read_curve(run):

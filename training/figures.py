@@ -1,8 +1,8 @@
 """`patience figures`: what strong play of Patience Poker looks like in figures, as JSON, Markdown and plots.
 
-Everything is played by the value networks that come with the package, on deals that no training plays and no
-comparison uses (from `FIRST_DEAL` on, below 2**32). Each part is written when it is done, and a command that was killed
-goes on from there.
+Everything is played by the value networks that come with the package, and the first of the deals by the search too, on
+deals that no training plays and no comparison uses (from `FIRST_DEAL` on, below 2**32). Each part is written when it is
+done, and a command that was killed goes on from there (the search after its last `SEARCHED` deals).
 
 The *settled table* answers what points "in proportion to difficulty" would be: points are made inversely proportional
 to how often a hand comes, a player is trained for these points, the hands of his tableaus are counted, and so on until
@@ -11,6 +11,7 @@ points and frequencies no longer change.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -26,11 +27,14 @@ from numpy.typing import NDArray
 from patience_env import __version__
 from patience_env.agents.board_values import ValuePolicy, new_space, tally_values
 from patience_env.agents.line_table import new_boards, play_tally, points_of
+from patience_env.agents.policy import see
+from patience_env.agents.search import SearchPolicy
 from patience_env.deals import deck, named_deals
-from patience_env.games.patience_poker import CANVAS, GAME
-from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES
+from patience_env.games.patience_poker import CANVAS, GAME, lines
+from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES, category
+from patience_env.table import Rows
 from patience_env.training.console import fail
-from patience_env.training.evaluate import evaluate, paired, standard_error, tableaus_to, wilson
+from patience_env.training.evaluate import Z_95, evaluate, paired, standard_error, tableaus_to, wilson
 from patience_env.training.line_training import train_lines
 from patience_env.training.models import replace_file
 
@@ -39,6 +43,10 @@ DEALS, PART = 100_000, 5_000
 PLACEMENTS = ("fixed", "touching")
 TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
+# The search: deals played between two files, simulated games for a move; budgets whose growth is shown, and those from
+# which on fewer deals (this share of them) are played.
+SEARCHED, SIMULATIONS = 250, 200
+BUDGETS, DEAR, DEAR_SHARE = (50, 200, 1000, 4000), 4000, 0.25
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
 PAIR = 1  # points of a pair in the settled table
 
@@ -92,6 +100,47 @@ def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDAr
         tally_values(numbers[some], boards, net, space, points, touching, worths, scores[some], hands[some])
         show(f"{placement} {scoring}", min(1.0, (first + PART) / deals))
     return scores, hands
+
+
+def play_searching(
+    placement: str, scoring: str, deals: int, simulations: int, folder: Path, show: Show
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the same of the search; what is played is kept in `folder`, and not played again."""
+    options = GAME.check_options({"placement": placement, "scoring": scoring})
+    policy = SearchPolicy(simulations=simulations)
+    parts = []
+    for first in range(0, deals, SEARCHED):
+        last = min(first + SEARCHED, deals)
+        file = folder / f"search-{placement}-{scoring}-{simulations}-{first}-{last}.npz"
+        if not file.is_file():
+            played = _search_deals(policy, options, np.arange(FIRST_DEAL + first, FIRST_DEAL + last, dtype=np.uint64))
+            room = io.BytesIO()
+            np.savez_compressed(room, scores=played[0], hands=played[1])
+            replace_file(file, room.getvalue())
+        with np.load(file) as known:
+            parts.append((known["scores"], known["hands"]))
+        show(f"search {placement} {scoring}", last / deals)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _search_deals(
+    policy: SearchPolicy, options: dict[str, Any], numbers: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Play deals by the search; return their scores, and the hands of rows and columns."""
+    rows = Rows(GAME, options, len(numbers), "cards", False)
+    rows.reset(rows.all_rows, numbers)
+    scores, hands = np.zeros(len(numbers)), np.zeros((len(numbers), 2, len(CATEGORIES)), np.int64)
+    keys, idle = np.random.default_rng(int(numbers[0])), np.zeros(len(numbers), np.bool_)
+    policy.start(0)
+    policy.check(GAME, options)
+    while rows.masks.any():
+        turn = see(GAME, options, rows.states, rows.masks, int(keys.integers(2**63)))
+        rows.step(policy.act(turn), idle)
+        scores += rows.rewards
+    for i in range(len(numbers)):
+        for name, cards in lines(rows.states[i]):
+            hands[i, int(name.startswith("column")), category(*cards)] += 1
+    return scores.round().astype(np.int64), hands
 
 
 def describe(placement: str, scoring: str, scores: NDArray[Any], hands: NDArray[Any]) -> dict[str, Any]:
@@ -172,22 +221,30 @@ def search_growth(placement: str, scoring: str, first: int, show: Show) -> list[
     deals = named_deals("test")[:first]
     base = evaluate("value", GAME.id, deals, options=options)
     found = [
-        {"simulations": 0, **mean_of(base.returns), "gain": 0.0, "gain_stderr": 0.0, "seconds": base.seconds_per_move}
+        {
+            "simulations": 0,
+            "deals": first,
+            **mean_of(base.returns),
+            "gain": 0.0,
+            "gain_stderr": 0.0,
+            "seconds": base.seconds_per_move,
+        }
     ]
-    budgets = (30, 100, 300, 1000)
-    for number, simulations in enumerate(budgets):
-        result = evaluate(f"search:simulations={simulations}", GAME.id, deals, options=options)
-        gain = paired(result, base)
+    for number, simulations in enumerate(BUDGETS):
+        count = max(2, int(DEAR_SHARE * first)) if simulations >= DEAR else first
+        result = evaluate(f"search:simulations={simulations}", GAME.id, deals[:count], options=options)
+        gain = paired(result, base if count == first else evaluate("value", GAME.id, deals[:count], options=options))
         found.append(
             {
                 "simulations": simulations,
+                "deals": count,
                 **mean_of(result.returns),
                 "gain": gain.difference,
                 "gain_stderr": gain.stderr,
                 "seconds": result.seconds_per_move,
             }
         )
-        show(f"search {placement} {scoring}", (number + 1) / len(budgets))
+        show(f"growth {placement} {scoring}", (number + 1) / len(BUDGETS))
     return found
 
 
@@ -201,26 +258,29 @@ def markdown(figures: dict[str, Any]) -> str:
         "# Patience Poker in figures",
         "",
         f"Made by `patience figures poker` (version {head['version']}): {head['deals']:,} deals from number "
-        f"{head['first_deal']:,} on, played by the policy `value`. Intervals are 95%, +- is a standard error.",
+        f"{head['first_deal']:,} on, played by the policy `value`, and the first of them by `search`, which looks "
+        "ahead. Intervals are 95%, +- is a standard error.",
         "",
     ]
     settings = [value for name, value in figures.items() if name.startswith("play ")]
-    out += ["## Scores", "", "| placement | table | mean | median | 5% to 95% | best | great tableaus | to 500 |"]
-    out += ["|---|---|---|---|---|---|---|---|"]
-    for one in settings:
-        great, wins = one["great"], one["tableaus_to_500"]
-        spread = one["percentiles"]
-        out.append(
-            f"| {one['placement']} | {one['scoring']} | {one['score']['mean']:.2f} +- {one['score']['stderr']:.2f} | "
-            f"{spread['50']:.0f} | {spread['5']:.0f} to {spread['95']:.0f} | {one['best']:.0f} | "
-            f"{great['points']}+: {100 * great['share']:.2f}% | {wins['mean']:.2f} tableaus |"
-        )
-    out += ["", "## What the touching rule costs, on the same deals", "", "| table | points a tableau |", "|---|---|"]
+    searched = [value for name, value in figures.items() if name.startswith("searched ")]
+    out += ["## Scores", *scores_table(settings)]
+    if searched:
+        out += ["", "## Scores of the search", ""]
+        out += [
+            f"{searched[0]['simulations']} simulated games for a move; the gain is that over `value` on the same deals."
+        ]
+        out += scores_table(searched)
+    out += ["", "## What the touching rule costs, on the same deals", "", "| table | player | points a tableau |"]
+    out += ["|---|---|---|"]
     for name, cost in figures.items():
-        if name.startswith("touching costs "):
-            out.append(f"| {name.removeprefix('touching costs ')} | {cost['mean']:.2f} +- {cost['stderr']:.2f} |")
-    for one in settings:
-        out += ["", f"## Hands: {one['placement']}, {one['scoring']}", ""]
+        if "touching costs " in name:
+            table = name.rpartition("touching costs ")[2]
+            player = "search" if name.startswith("search") else "value"
+            out.append(f"| {table} | {player} | {cost['mean']:.2f} +- {cost['stderr']:.2f} |")
+    for one in settings + searched:
+        player = ", search" if "simulations" in one else ""
+        out += ["", f"## Hands: {one['placement']}, {one['scoring']}{player}", ""]
         out += [
             "| hand | of all lines | of rows | of columns | a tableau | tableaus with one |",
             "|---|---|---|---|---|---|",
@@ -234,7 +294,7 @@ def markdown(figures: dict[str, Any]) -> str:
         firsts = ", ".join(f"{card} {part['mean']:.1f}" for card, part in one["first_card"].items())
         error = max(part["stderr"] for part in one["first_card"].values())
         out += ["", f"Mean score by the rank of the first card (+- {error:.1f}): {firsts}.", ""]
-        out += [f"![Hands and scores: {one['placement']}, {one['scoring']}]({picture_of(one)})"]
+        out += [f"![Hands and scores: {one['placement']}, {one['scoring']}{player}]({picture_of(one)})"]
     for name, one in figures.items():
         if name.startswith("settled "):
             table = ", ".join(f"{hand} {value:.3g}" for hand, value in one["points"].items())
@@ -242,20 +302,44 @@ def markdown(figures: dict[str, Any]) -> str:
             out += [f"Points inversely proportional to how often a hand comes when played for them: {table}."]
             rounds, change = len(one["course"]), 100 * one["last_change"]
             out += [f"({rounds} rounds; the last changed no entry by more than {change:.1f}%.)"]
-        if name.startswith("search "):
-            out += ["", f"## Thinking time: {name.removeprefix('search ')}", ""]
-            out += ["| simulations a move | mean | gain over the network | seconds a move |", "|---|---|---|---|"]
+        if name.startswith("growth "):
+            out += ["", f"## Thinking time: {name.removeprefix('growth ')}", ""]
+            out += ["The first test deals. Gains are over the network alone on the same deals.", ""]
+            out += ["| simulations a move | deals | mean | gain over the network | seconds a move |"]
+            out += ["|---|---|---|---|---|"]
             out += [
-                f"| {part['simulations']} | {part['mean']:.2f} +- {part['stderr']:.2f} | {part['gain']:.2f} +- "
-                f"{part['gain_stderr']:.2f} | {part['seconds']:.5f} |"
+                f"| {part['simulations']:,} | {part['deals']:,} | {part['mean']:.2f} +- {part['stderr']:.2f} | "
+                f"{part['gain']:.2f} +- {part['gain_stderr']:.2f} | {part['seconds']:.5f} |"
                 for part in one
             ]
+    if any(name.startswith("growth ") for name in figures):
+        out += ["", "![What looking ahead gains](poker-growth.png)"]
     return "\n".join(out) + "\n"
+
+
+def scores_table(settings: list[dict[str, Any]]) -> list[str]:
+    """Return a table of what each setting scored."""
+    gains = any("gain" in one for one in settings)
+    out = ["", "| placement | table | deals | mean | median | 5% to 95% | best | great tableaus | to 500 |"]
+    out.append("|---|---|---|---|---|---|---|---|---|")
+    if gains:
+        out[1:] = [out[1] + " gain |", out[2] + "---|"]
+    for one in settings:
+        great, wins, spread = one["great"], one["tableaus_to_500"], one["percentiles"]
+        low, high = great["interval"]
+        row = (
+            f"| {one['placement']} | {one['scoring']} | {one['deals']:,} | {one['score']['mean']:.2f} +- "
+            f"{one['score']['stderr']:.2f} | {spread['50']:.0f} | {spread['5']:.0f} to {spread['95']:.0f} | "
+            f"{one['best']:.0f} | {great['points']}+: {100 * great['share']:.2f}% ({100 * low:.2f} to "
+            f"{100 * high:.2f}) | {wins['mean']:.2f} +- {wins['stderr']:.2f} tableaus |"
+        )
+        out.append(row + (f" {one['gain']['mean']:.2f} +- {one['gain']['stderr']:.2f} |" if gains else ""))
+    return out
 
 
 def picture_of(one: dict[str, Any]) -> str:
     """Return the name of the file of a setting's plot."""
-    return f"poker-{one['placement']}-{one['scoring']}.png"
+    return f"poker-{one['placement']}-{one['scoring']}{'-search' if 'simulations' in one else ''}.png"
 
 
 def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
@@ -266,7 +350,7 @@ def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
     from matplotlib import pyplot
 
     made = []
-    settings = [value for name, value in figures.items() if name.startswith("play ")]
+    settings = [value for name, value in figures.items() if name.startswith(("play ", "searched "))]
     for one in settings:
         picture, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
         names = list(one["lines"])
@@ -281,11 +365,30 @@ def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
         right.bar(edges[:-1], one["histogram"]["counts"], np.diff(edges), align="edge")
         right.axvline(one["score"]["mean"], color="black", linestyle="--")
         right.set(xlabel="score", ylabel="tableaus", title=f"Scores: mean {one['score']['mean']:.1f}")
-        picture.suptitle(f"{one['placement']}, {one['scoring']}")
+        player = f"search, {one['simulations']} simulations" if "simulations" in one else "value"
+        picture.suptitle(f"{one['placement']}, {one['scoring']} ({player})")
         path = folder / picture_of(one)
         picture.savefig(path, dpi=100)
         pyplot.close(picture)
         made.append(path)
+    growth = {name.removeprefix("growth "): one for name, one in figures.items() if name.startswith("growth ")}
+    if growth:
+        picture, axes = pyplot.subplots(
+            1, len(growth), figsize=(5.5 * len(growth), 4), layout="constrained", squeeze=False
+        )
+        for place, (name, parts) in zip(axes[0], growth.items(), strict=True):
+            some = [part for part in parts if part["simulations"]]
+            times = [1000 * part["seconds"] for part in some]
+            errors = [Z_95 * part["gain_stderr"] for part in some]
+            place.errorbar(times, [part["gain"] for part in some], errors, marker="o", capsize=3)
+            for part, at in zip(some, times, strict=True):
+                place.annotate(f"{part['simulations']:,}", (at, part["gain"]), (4, 4), textcoords="offset points")
+            place.set(xscale="log", xlabel="milliseconds a move", ylabel="points above the network", title=name)
+            place.axhline(0, color="black", linewidth=0.8)
+        picture.suptitle("What looking ahead gains, by simulated games for a move (95% intervals)")
+        made.append(folder / "poker-growth.png")
+        picture.savefig(made[-1], dpi=100)
+        pyplot.close(picture)
     return made
 
 
@@ -314,12 +417,40 @@ def _play(placement: str, scoring: str, deals: int, file: Path, show: Show) -> d
     return describe(placement, scoring, scores, hands)
 
 
+def _search(
+    placement: str, scoring: str, deals: int, simulations: int, base: NDArray[Any], file: Path, show: Show
+) -> dict[str, Any]:
+    scores, hands = play_searching(placement, scoring, deals, simulations, file.parent, show)
+    np.save(file, scores.astype(np.int32))
+    found = describe(placement, scoring, scores, hands)
+    return {**found, "simulations": simulations, "gain": mean_of(scores - base[:deals])}
+
+
 def _cost(scores: dict[str, NDArray[Any]]) -> dict[str, float]:
     return mean_of(scores["fixed"] - scores["touching"])
 
 
-def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: Show) -> dict[str, Any]:
-    """Make all figures in a folder, or what is missing of them; return them."""
+def poker_figures(
+    folder: Path,
+    deals: int,
+    search_deals: int,
+    seed: int,
+    show: Show,
+    *,
+    searched: int = 0,
+    simulations: int = SIMULATIONS,
+) -> dict[str, Any]:
+    """Make all figures in a folder, or what is missing of them; return them.
+
+    Args:
+        folder: where they go.
+        deals: for each placement and table, played by the network.
+        search_deals: test deals for the growth with thinking time; 0: that is left out.
+        seed: of the trainings of the settled table.
+        show: is told what is done, and which share of it.
+        searched: how many of the deals the search plays too; 0: none.
+        simulations: its budget for a move.
+    """
     store = Store(folder, {"version": __version__, "deals": deals, "first_deal": FIRST_DEAL})
     scores = folder / "scores"
     scores.mkdir(exist_ok=True)
@@ -330,11 +461,19 @@ def poker_figures(folder: Path, deals: int, search_deals: int, seed: int, show: 
             store.get(f"play {placement} {scoring}", partial(_play, placement, scoring, deals, file, show))
             costs.setdefault(scoring, {})[placement] = np.load(file)
         store.get(f"touching costs {scoring}", partial(_cost, costs[scoring]))
+    for scoring in TABLES if searched else ():
+        found = {}
+        for placement in PLACEMENTS:
+            file = scores / f"search-{placement}-{scoring}-{simulations}-{searched}.npy"
+            make = partial(_search, placement, scoring, searched, simulations, costs[scoring][placement], file, show)
+            store.get(f"searched {placement} {scoring} {simulations} {searched}", make)
+            found[placement] = np.load(file)
+        store.get(f"search {simulations} {searched}, touching costs {scoring}", partial(_cost, found))
     for placement in PLACEMENTS:
         store.get(f"settled {placement}", partial(settle, placement, seed, show))
     if search_deals:
         for scoring in ("american", "english"):
-            store.get(f"search fixed {scoring}", partial(search_growth, "fixed", scoring, search_deals, show))
+            store.get(f"growth fixed {scoring}", partial(search_growth, "fixed", scoring, search_deals, show))
     replace_file(folder / "poker.md", markdown(store.parts).encode())
     replace_file(folder / "poker.json", (json.dumps(store.parts, indent=1) + "\n").encode())
     draw(store.parts, folder)
@@ -350,6 +489,8 @@ def command(
     search_deals: Annotated[
         int, typer.Option(help="Test deals for the growth with thinking time; 0: leave out.")
     ] = 200,
+    searched: Annotated[int, typer.Option(help="How many of the deals the search plays too; 0: none.")] = 0,
+    simulations: Annotated[int, typer.Option(help="Simulated games of the search for a move.")] = SIMULATIONS,
     seed: Annotated[int, typer.Option(help="Seed of the trainings of the settled table.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -364,8 +505,13 @@ def command(
             raise ValueError(f"there are no figures of {subject!r}: choose poker, tables or winnability")
         if deals < 2 or search_deals < 0 or search_deals == 1:
             raise ValueError(f"--deals {deals} --search-deals {search_deals} is not allowed: give at least 2 (or 0)")
+        if searched < 0 or searched == 1 or searched > deals or simulations < 1:
+            raise ValueError(
+                f"--searched {searched} --simulations {simulations} is not allowed: give from 2 up to --deals (or 0), "
+                "and at least 1"
+            )
         with progress(quiet) as show:
-            poker_figures(out, deals, search_deals, seed, show)
+            poker_figures(out, deals, search_deals, seed, show, searched=searched, simulations=simulations)
     except (OSError, ValueError) as error:
         fail(error)
     typer.echo(f"written to {out}: poker.md, poker.json and plots")

@@ -5,6 +5,9 @@ the likeliest cells, and one other, turned out to be worth is known far better t
 and better than the network knew. That is what the network learns: the worth of the board and, above all, the
 differences between the cells of one position.
 
+A network may be begun wider than the one that it comes from: it plays the same at first (the new units tell nothing
+yet) and has more room to learn. What was found in one round can be kept in a file, and learned from again in the next.
+
 Example: python -m patience_env.training.refining --scoring english --games 1500 --out runs/refined
 """
 
@@ -12,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,13 +37,23 @@ from patience_env.agents.board_values import (
     export,
     load_net,
     new_space,
+    play_values,
     rate_cells,
     save_net,
 )
-from patience_env.agents.line_table import LinePolicy, copy_board, lay, new_boards, points_of, see_card, shipped_folder
-from patience_env.agents.search import AGREED_ON, BOARDS, ROOT, agree, look_ahead
+from patience_env.agents.line_table import (
+    LinePolicy,
+    check_fit,
+    copy_board,
+    lay,
+    new_boards,
+    points_of,
+    see_card,
+    shipped_folder,
+)
+from patience_env.agents.search import AGREED_ON, ASKED, BOARDS, ROOT, agree, depth_at, look_ahead
 from patience_env.cards import PACK
-from patience_env.deals import RESERVED_DEALS, draw_card
+from patience_env.deals import RESERVED_DEALS, draw_card, named_deals
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, SIDE
 from patience_env.jit import kernel
 from patience_env.training.value_command import check_folder, measure, measured
@@ -47,7 +62,7 @@ from patience_env.training.value_training import CHECKPOINT, LINES, QUARTERS, Va
 # With how many cards placed (from 1 on) positions are learned from; how many of the likeliest cells, and one more.
 LAST_PLACED, LIKELY = 21, 4
 # Cards ahead, and the share of games in which one move is random.
-DEPTH, CHANCE = 4, 0.4
+DEPTH, CHANCE = 3, 0.4
 # Rounds through all positions, positions of a step, learning rates, and how slowly the mean of the weights moves.
 EPOCHS, BATCH, FIRST_RATE, LAST_RATE, WARM_STEPS, SMOOTHING = 15, 200, 8e-4, 1e-5, 100, 0.995
 # How much more the differences between cells count than the worth of the board.
@@ -98,14 +113,14 @@ class Looks(NamedTuple):
     """What was found: one row a cell, the cells of a position one after the other.
 
     Attributes:
-        inputs: the features of the ten lines, float32, (n, 10, FEATURES).
+        inputs: the features of the ten lines, float16, (n, 10, FEATURES).
         weights: 1 for an incomplete line, float32, (n, 10).
         targets: what the incomplete lines are worth together, float32, (n,).
         sizes: how many cells each position has, int64, (positions,).
         scores: of the games without a random move, float64.
     """
 
-    inputs: NDArray[np.float32]
+    inputs: NDArray[np.float16]
     weights: NDArray[np.float32]
     targets: NDArray[np.float32]
     sizes: NDArray[np.int64]
@@ -119,6 +134,7 @@ def look(
     games: int,
     seed: int,
     depth: int = DEPTH,
+    asked: int = ASKED,
     show: Callable[[int], None] | None = None,
 ) -> Looks:
     """Play games by looking ahead, and return what was found. No standard deal is played."""
@@ -128,6 +144,7 @@ def look(
     space, worths, owners = new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS), np.zeros(LINES, np.int8)
     turned = int(agree(boards, AGREED_ON, net, space, values, points, touching, worths))
     flips, room = np.array([turned, 0]), np.zeros(CANVAS * CANVAS)
+    shown = np.zeros((LINES, FEATURES), np.float32)
     inputs, weights, targets, sizes, scores = [], [], [], [], []
     for game in range(games):
         begin_deal(
@@ -150,13 +167,14 @@ def look(
                 found = np.zeros((PACK - 1 - placed, len(tried)))
                 kept = boards["rng"][ROOT]
                 boards["rng"][ROOT] = rng.integers(2**64, dtype=np.uint64)
-                look_ahead(boards, tried, 0, found, depth, flips, values, points, net, space, room)
+                ahead = depth_at(depth, placed)
+                look_ahead(boards, tried, 0, found, ahead, asked, flips, values, points, net, space, room)
                 boards["rng"][ROOT] = kept
                 means = found.mean(0)
                 for one, mean in zip(tried.tolist(), means.tolist(), strict=True):
-                    inputs.append(np.zeros((LINES, FEATURES), np.float32))
                     weights.append(np.zeros(LINES, np.float32))
-                    targets.append(mean - show_cell(boards, one, points, space, inputs[-1], weights[-1], owners))
+                    targets.append(mean - show_cell(boards, one, points, space, shown, weights[-1], owners))
+                    inputs.append(shown.astype(np.float16))
                 sizes.append(len(tried))
                 cell = int(rng.choice(likely)) if placed == odd else int(tried[means.argmax()])
             place_card(boards, cell, points)
@@ -173,13 +191,68 @@ def look(
     )
 
 
-class Fit:
-    """A network that learns what was found."""
+def keep_looks(path: Path, looks: Looks, about: str) -> None:
+    """Write what was found into a file; `about` tells what game it is of."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        np.savez(file, about=np.array(about), **looks._asdict())
+    os.replace(part, path)
 
-    def __init__(self, folder: str | Path, looks: Looks, seed: int) -> None:
+
+def read_looks(path: Path, about: str) -> Looks:
+    """Return what a file of `keep_looks` holds.
+
+    Raises:
+        ValueError: it is damaged, or of another game than `about`.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+        own = str(found.pop("about"))
+        looks = Looks(**found)
+        fits = looks.inputs.shape[1:] == (LINES, FEATURES) and looks.sizes.sum() == len(looks.inputs)
+    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{str(path)!r} holds nothing that can be learned from: {error}") from error
+    if own != about or not fits:
+        raise ValueError(f"{str(path)!r} was found in {own}, not in {about}, or by another version: leave it out")
+    return looks
+
+
+def join(parts: Sequence[Looks]) -> Looks:
+    """Return all that was found, in order."""
+    return parts[0] if len(parts) == 1 else Looks(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def widen(net: Net, width: int, seed: int) -> Net:
+    """Return a network of another width that plays the same: its new units see something and tell nothing yet.
+
+    Raises:
+        ValueError: the network is wider already.
+    """
+    old = net.b1.shape[1]
+    if width < old:
+        raise ValueError(f"width={width!r} is not allowed: the network has width {old} already")
+    fresh = ValueNet(width, seed)
+    arrays = {name: value.detach().numpy().copy() for name, value in fresh.named_parameters()}
+    for name in ("w3", "b1", "b2"):
+        arrays[name][:] = 0.0
+    arrays["w1"][..., :old] = net.w1
+    arrays["w2"][:, :, old:] = 0.0
+    arrays["w2"][:, :, :old, :old] = net.w2
+    for name in ("b1", "b2", "w3"):
+        arrays[name][:, :old] = getattr(net, name)
+    return Net(**{**arrays, "b3": net.b3})
+
+
+class Fit:
+    """A network that learns what was found, begun as the one in a folder, or wider (0: as wide)."""
+
+    def __init__(self, folder: str | Path, looks: Looks, seed: int, width: int = 0) -> None:
         net, conditions, facts = load_net(folder)
         if conditions is not None:
             raise ValueError(f"{str(folder)!r} plays for any table: give a network for one")
+        if width > net.b1.shape[1]:
+            net = widen(net, width, seed)
         self.net = ValueNet(net.b1.shape[1], 0)
         self.net.begin_with(net, None, facts)
         self.largest = float(np.abs(facts["points"]).max())
@@ -187,16 +260,15 @@ class Fit:
         self.mean = {name: value.detach().clone() for name, value in self.net.named_parameters()}
         self.looks, self.rng = looks, np.random.default_rng(seed)
         self.starts = np.cumsum(looks.sizes) - looks.sizes
-        self.kept_back = max(1, int(KEPT_BACK * len(looks.sizes)))
+        self.kept_back = max(1, int(KEPT_BACK * len(looks.sizes)))  # of the latest
 
     def errors(self, net: nn.Module, positions: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the errors of the cells of some positions, and those less the mean error of the position."""
         sizes = self.looks.sizes[positions]
         own = np.repeat(np.arange(len(positions)), sizes)
         rows = np.arange(len(own)) + np.repeat(self.starts[positions] - (np.cumsum(sizes) - sizes), sizes)
-        inputs, weights, targets = (
-            torch.from_numpy(array[rows]) for array in (self.looks.inputs, self.looks.weights, self.looks.targets)
-        )
+        inputs = torch.from_numpy(self.looks.inputs[rows].astype(np.float32))
+        weights, targets = (torch.from_numpy(array[rows]) for array in (self.looks.weights, self.looks.targets))
         errors = (net(inputs, weights) * weights).sum(1) * self.scale - targets
         means = torch.zeros(len(positions)).index_add(0, torch.from_numpy(own), errors) / torch.from_numpy(sizes)
         return errors, errors - means[own]
@@ -235,6 +307,14 @@ class Fit:
                 show(epoch + 1, self.measure())
 
 
+def validate(net: Net, scoring: str, placement: str) -> NDArray[np.float64]:
+    """Return the scores of a network on the validation deals."""
+    deals = np.array(named_deals("validation"), np.uint64)
+    scores, space, touching = np.zeros(len(deals)), new_space(net.b1.shape[1]), int(placement == "touching")
+    play_values(deals, new_boards(2), net, space, points_of(scoring), touching, np.zeros(CANVAS * CANVAS), scores)
+    return scores
+
+
 def refine(
     out: str | Path,
     scoring: str,
@@ -244,10 +324,29 @@ def refine(
     start: str = "",
     epochs: int = EPOCHS,
     depth: int = DEPTH,
+    asked: int = ASKED,
+    width: int = 0,
     seed: int = 0,
+    keep: str = "",
+    also: Sequence[str] = (),
     show: Callable[[str], None] | None = None,
 ) -> Any:
-    """Refine a network (`start`; "" the one that comes with the package), save it in `out`, and measure it.
+    """Refine a network, save it in `out`, and measure it.
+
+    Args:
+        out: the folder for it.
+        scoring, placement: of the games.
+        games: how many are looked ahead in.
+        start: the folder of the network to begin with, of the same table but perhaps of the other placement; "" the one
+            that comes with the package.
+        epochs: rounds through all positions.
+        depth: cards ahead (two more early in the game).
+        asked: how many cells the network is asked about for each of them; 0: the line table plays them.
+        width: of the new network; 0: as wide as the first.
+        seed: of deals, decks and the order of learning.
+        keep: a file for what was found; "" it is not kept.
+        also: such files of the same game, to learn from too.
+        show: is called with lines of text.
 
     Raises:
         ValueError: something that is not allowed, or `out` holds something.
@@ -257,7 +356,15 @@ def refine(
             raise ValueError(f"{name}={value!r} is not allowed: give a whole number above 0")
     folder = Path(start) if start else shipped_folder("value", {"scoring": scoring, "placement": placement})
     net, _, facts = load_net(folder)
-    ValuePolicy(str(folder)).model({"scoring": scoring, "placement": placement})
+    check_fit(
+        f"value model {str(folder)!r}", {**facts, "placement": placement}, {"scoring": scoring, "placement": placement}
+    )
+    if not 0 <= asked <= CARDS:
+        raise ValueError(f"asked={asked!r} is not allowed: give a whole number from 0 to {CARDS}")
+    if width and width < net.b1.shape[1]:
+        raise ValueError(f"width={width!r} is not allowed: the network has width {net.b1.shape[1]} already")
+    about = f"{placement}, {scoring}"
+    older = [read_looks(Path(one), about) for one in also]
     check_folder(Path(out), VALUE_MODEL, CHECKPOINT, False)
     say = show or (lambda text: None)
     torch.set_num_threads(1)
@@ -267,25 +374,44 @@ def refine(
         if number % max(1, games // 10) == 0:
             say(f"{number:,} of {games:,} games")
 
-    looks = look(net, scoring, placement, games, seed, depth, tell_game)
+    looks = look(net, scoring, placement, games, seed, depth, asked, tell_game)
     mean, error = looks.scores.mean(), looks.scores.std() / max(1, len(looks.scores)) ** 0.5
     say(f"{len(looks.sizes):,} positions; games without a random move score {mean:.2f} +- {error:.2f}")
-    fit = Fit(folder, looks, seed)
-    curve = [fit.measure()]
-    say("errors of the network: of a board's worth {:.3f}, of differences {:.3f}".format(*curve[0]))
+    if keep:
+        keep_looks(Path(keep), looks, about)
+    fit = Fit(folder, join([*older, looks]), seed, width)
+    curve: list[dict[str, Any]] = []
 
     def tell_epoch(number: int, errors: tuple[float, float]) -> None:
-        curve.append(errors)
-        say("round {}: {:.3f}, {:.3f}".format(number, *errors))
+        score = float(validate(net_of(fit.mean, fit.scale), scoring, placement).mean())
+        curve.append({"round": number, "errors": list(errors), "validation": score})
+        say("round {}: {:.3f}, {:.3f}; validation deals {:.2f}".format(number, *errors, score))
 
+    say("errors of the network, of a board's worth and of differences:")
+    tell_epoch(0, fit.measure())
     fit.run(epochs, tell_epoch)
-    plan = {"scoring": scoring, "placement": placement, "games": games, "epochs": epochs, "depth": depth, "seed": seed}
+    plan = {
+        "scoring": scoring,
+        "placement": placement,
+        "games": games,
+        "epochs": epochs,
+        "depth": depth,
+        "asked": asked,
+        "width": fit.net.b1.shape[1],
+        "seed": seed,
+        "positions": len(fit.starts),
+    }
     made = {
         "placement": placement,
         "points": facts["points"],
         "version": __version__,
         "training": {**plan, "start": folder.name, "started_as": facts.get("training")},
-        "curve": [{"round": number, "errors": list(errors)} for number, errors in enumerate(curve)],
+        "curve": curve,
+        # What was learned before, for pictures of the whole course.
+        "history": [
+            *facts.get("history", []),
+            {name: facts[name] for name in ("training", "curve", "validation") if name in facts},
+        ],
     }
     refined = net_of(fit.mean, fit.scale)
     save_net(out, refined, made)
@@ -301,8 +427,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--placement", default="fixed", choices=("fixed", "touching"))
     parser.add_argument("--games", type=int, default=1500, help="games to look ahead in")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="rounds of learning")
-    parser.add_argument("--depth", type=int, default=DEPTH, help="cards ahead")
+    parser.add_argument("--depth", type=int, default=DEPTH, help="cards ahead (two more early in the game)")
+    parser.add_argument("--asked", type=int, default=ASKED, help="cells the network is asked about; 0: the table plays")
     parser.add_argument("--start", default="", help="folder of the network; by default the one in the package")
+    parser.add_argument("--width", type=int, default=0, help="of the new network; by default as wide as the first")
+    parser.add_argument("--keep", default="", help="file for what was found")
+    parser.add_argument("--also", nargs="*", default=(), help="such files, to learn from too")
     parser.add_argument("--seed", type=int, default=0, help="of deals, decks and the order of learning")
     parser.add_argument("--out", required=True, help="folder for the model")
     given = parser.parse_args(arguments)
