@@ -61,8 +61,9 @@ from patience_env.jit import helper, kernel, rule
 # With this many cards placed the rest is always worked out exactly; with one less, where the budget allows as much.
 EXACT_FROM = 22
 EXACT_SIMULATIONS, EXACT_MILLISECONDS = 200, 10.0
-# Candidate cells that are tried at all: those that the value network (or else the table) likes best.
-WIDTH = 8
+# Candidate cells that are tried at all: those that the value network (or else the table) likes best. What the network
+# thinks worse than the best by this share of the largest points never proves best, or hardly ever.
+WIDTH, HOPELESS = 8, 0.05
 # The opinion of a cell that the search begins with counts as much as so many simulated games: played to the end by the
 # table, or judged by the network before.
 PRIOR, PRIOR_AHEAD = 100.0, 40.0
@@ -496,7 +497,10 @@ class SearchPolicy(Policy):
             return int(likely[expected.argmax()])
         if choice not in likely[: self.width] and mask[choice]:
             likely = np.concatenate([[choice], likely])
-        return self._halve(likely[: self.width], gains, ahead)
+        likely = likely[: self.width]
+        if ahead is not None:
+            likely = likely[gains[likely] >= gains[likely].max() - HOPELESS * np.abs(points).max()]
+        return self._halve(likely, gains, ahead)
 
     def _key(self, state: Any) -> np.uint64:
         """Return random bits that depend on the seed and on what the player sees, and on nothing else."""
@@ -511,6 +515,8 @@ class SearchPolicy(Policy):
 
     def _halve(self, cells: NDArray[np.int64], gains: NDArray[np.float64], ahead: Ahead | None) -> int:
         """Return the best of several cells by sequential halving."""
+        if len(cells) == 1:
+            return int(cells[0])
         rounds = max(1, math.ceil(math.log2(len(cells))))
         trial = _Trial(self._boards, self._model, ahead, self.depth, self.asked)
         played = np.zeros((0, len(cells)))

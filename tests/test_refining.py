@@ -15,7 +15,20 @@ import torch
 
 from patience_env.agents.board_values import load_net
 from patience_env.agents.line_table import shipped_folder
-from patience_env.training.refining import LAST_PLACED, LIKELY, Fit, look, main, refine
+from patience_env.training.curve import draw_courses
+from patience_env.training.refining import (
+    LAST_PLACED,
+    LIKELY,
+    Fit,
+    join,
+    keep_looks,
+    look,
+    main,
+    read_looks,
+    refine,
+    validate,
+    widen,
+)
 
 pytestmark = pytest.mark.compiled
 PLACEMENTS = ["fixed", "touching"]
@@ -53,12 +66,53 @@ def test_learning_makes_the_errors_smaller() -> None:
     assert float(fit.errors(fit.net, positions)[1].detach().square().mean()) < before
 
 
+def test_a_widened_network_plays_the_same_and_learns() -> None:
+    net, _, _ = load_net(network("fixed"))
+    wide = widen(net, 40, 3)
+    assert wide.b1.shape == (2, 40)
+    assert np.array_equal(validate(wide, "english", "fixed")[:50], validate(net, "english", "fixed")[:50])
+    looks = look(net, "english", "fixed", 2, 6)
+    fit, same = Fit(network("fixed"), looks, 0, 40), Fit(network("fixed"), looks, 0)
+    positions = np.arange(len(looks.sizes))
+    with torch.no_grad():
+        assert torch.allclose(fit.errors(fit.net, positions)[0], same.errors(same.net, positions)[0], atol=1e-3)
+    fit.run(5)
+    assert float(fit.net.w2.detach()[:, :, 32:, :32].abs().max()) > 0
+    with pytest.raises(ValueError, match="width=8 is not allowed"):
+        widen(net, 8, 0)
+
+
+def test_what_was_found_is_kept_and_learned_from_again(tmp_path: Path) -> None:
+    net, _, _ = load_net(network("fixed"))
+    looks = look(net, "english", "fixed", 1, 5)
+    keep_looks(tmp_path / "looks.npz", looks, "fixed, english")
+    again = read_looks(tmp_path / "looks.npz", "fixed, english")
+    assert all(np.array_equal(one, other) for one, other in zip(looks, again, strict=True))
+    both = join([looks, again])
+    assert len(both.sizes) == 2 * len(looks.sizes)
+    assert len(both.inputs) == both.sizes.sum()
+    assert [path.name for path in tmp_path.iterdir()] == ["looks.npz"]
+    with pytest.raises(ValueError, match="was found in fixed, english"):
+        read_looks(tmp_path / "looks.npz", "touching, english")
+    (tmp_path / "looks.npz").write_bytes((tmp_path / "looks.npz").read_bytes()[:-400])
+    with pytest.raises(ValueError, match="holds nothing that can be learned from"):
+        read_looks(tmp_path / "looks.npz", "fixed, english")
+
+
 def test_a_refined_network_plays(tmp_path: Path) -> None:
     said: list[str] = []
-    result = refine(tmp_path / "model", "english", "fixed", 2, epochs=1, show=said.append)
+    kept = str(tmp_path / "looks.npz")
+    refine(tmp_path / "first", "english", "fixed", 1, epochs=1, width=40, keep=kept)
+    settings = {"epochs": 1, "start": str(tmp_path / "first"), "also": [kept]}
+    result = refine(tmp_path / "model", "english", "fixed", 2, **settings, show=said.append)  # type: ignore[arg-type]
     assert result.mean > 45
     _, _, facts = load_net(tmp_path / "model")
     assert facts["training"]["games"] == 2
+    assert facts["training"]["width"] == 40
+    assert [part["training"]["games"] for part in facts["history"]][-1] == 1
+    assert facts["curve"][1]["validation"] == pytest.approx(result.mean, abs=1.5)
+    draw_courses([tmp_path / "model"], tmp_path / "course.png")
+    assert (tmp_path / "course.png").stat().st_size > 5000
     assert facts["validation"]["mean"] == pytest.approx(result.mean)
     with pytest.raises(ValueError, match="already holds a model"):
         refine(tmp_path / "model", "english", "fixed", 2)
@@ -67,7 +121,12 @@ def test_a_refined_network_plays(tmp_path: Path) -> None:
 def test_what_is_not_allowed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--games", "0", "--out", str(tmp_path / "a")]) == 2
     assert "games=0 is not allowed" in capsys.readouterr().err
-    wrong = ["--start", str(network("touching")), "--scoring", "english", "--out", str(tmp_path / "b")]
-    assert main(wrong) == 2
-    assert "placement" in capsys.readouterr().err
-    assert not (tmp_path / "b").exists()
+    for wrong, said in (
+        (["--start", str(network("touching")), "--scoring", "american"], "was trained for the scoring table"),
+        (["--width", "8"], "width=8 is not allowed"),
+        (["--asked", "26"], "asked=26 is not allowed"),
+        (["--also", str(tmp_path / "none.npz")], "none.npz"),
+    ):
+        assert main([*wrong, "--out", str(tmp_path / "b")]) == 2
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "b").exists()

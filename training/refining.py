@@ -51,7 +51,7 @@ from patience_env.agents.line_table import (
     see_card,
     shipped_folder,
 )
-from patience_env.agents.search import AGREED_ON, ASKED, BOARDS, ROOT, agree, depth_at, look_ahead
+from patience_env.agents.search import AGREED_ON, ASKED, BOARDS, HOPELESS, ROOT, agree, depth_at, look_ahead
 from patience_env.cards import PACK
 from patience_env.deals import RESERVED_DEALS, draw_card, named_deals
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, SIDE
@@ -59,7 +59,8 @@ from patience_env.jit import kernel
 from patience_env.training.value_command import check_folder, measure, measured
 from patience_env.training.value_training import CHECKPOINT, LINES, QUARTERS, ValueNet, net_of
 
-# With how many cards placed (from 1 on) positions are learned from; how many of the likeliest cells, and one more.
+# With how many cards placed (from 1 on) positions are learned from; how many of the likeliest cells at most, and one
+# more.
 LAST_PLACED, LIKELY = 21, 4
 # Cards ahead, and the share of games in which one move is random.
 DEPTH, CHANCE = 3, 0.4
@@ -144,7 +145,7 @@ def look(
     space, worths, owners = new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS), np.zeros(LINES, np.int8)
     turned = int(agree(boards, AGREED_ON, net, space, values, points, touching, worths))
     flips, room = np.array([turned, 0]), np.zeros(CANVAS * CANVAS)
-    shown = np.zeros((LINES, FEATURES), np.float32)
+    shown, largest = np.zeros((LINES, FEATURES), np.float32), np.abs(points).max()
     inputs, weights, targets, sizes, scores = [], [], [], [], []
     for game in range(games):
         begin_deal(
@@ -162,8 +163,9 @@ def look(
             likely = likely[np.argsort(-worths[likely], kind="stable")]
             if 0 < placed <= LAST_PLACED and len(likely) > 1:
                 tried = likely[:LIKELY]
-                if len(likely) > LIKELY:
-                    tried = np.append(tried, rng.choice(likely[LIKELY:]))
+                tried = tried[worths[tried] >= worths[likely[0]] - HOPELESS * largest]
+                if len(likely) > len(tried):
+                    tried = np.append(tried, rng.choice(likely[len(tried) :]))
                 found = np.zeros((PACK - 1 - placed, len(tried)))
                 kept = boards["rng"][ROOT]
                 boards["rng"][ROOT] = rng.integers(2**64, dtype=np.uint64)
