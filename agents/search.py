@@ -27,7 +27,6 @@ from patience_env.agents.board_values import (
     Net,
     Space,
     ValuePolicy,
-    embed_board,
     net_for,
     new_space,
     play_first,
@@ -164,7 +163,6 @@ def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore
                 worths[cell] = board.gain[row] + board.gain[CANVAS + column]
     kept = board.flip
     board.flip = flip
-    embed_board(board, net, space, board.placed + 1)
     chosen = -1
     best = -np.inf
     for _ in range(asked):

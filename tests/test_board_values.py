@@ -177,18 +177,21 @@ def test_the_policy_rates_legal_cells_and_takes_the_best(models: dict[str, Path]
                 assert np.array_equal(values[row], values[bare[0]])
 
 
-def test_a_cell_is_rated_by_what_the_board_with_the_card_is_worth(models: dict[str, Path]) -> None:
-    """Once each crossing line is as good as before, a trial describes all that changes: the last cell of a board."""
-    net, _, _ = load_net(models["fixed"])
-    env = midgame("fixed", 24, 5)
-    worths, exact = ValuePolicy(str(models["fixed"])).values(turn_of(env))[0], np.zeros(1)
-    cell = int(np.flatnonzero(env.action_masks())[0])
-    place(env.state_rows(), new_boards(2), net, new_space(8), POINTS, cell, exact)
-    assert worths[cell] == exact[0]
-    total = 0.0
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_cell_is_rated_by_what_the_board_with_the_card_is_worth(models: dict[str, Path], placement: str) -> None:
+    net, _, _ = load_net(models[placement])
+    exact = np.zeros(1)
+    for steps in range(1, 25, scaled(3, 11)):
+        env = midgame(placement, steps, 5 + steps)
+        worths = rated(env, net, 0)
+        for cell in np.flatnonzero(np.isfinite(worths)):
+            place(env.state_rows(), new_boards(2), net, new_space(8), POINTS, int(cell), exact)
+            assert worths[cell] == pytest.approx(exact[0], rel=1e-5, abs=1e-4)
+    env = midgame(placement, 24, 5)
+    worths = rated(env, net, 0)
+    cell = int(np.nanargmax(np.where(np.isfinite(worths), worths, np.nan)))
     env.step(cell)
-    total = float(env.state_rows()["score"][0])
-    assert exact[0] == total
+    assert worths[cell] == float(env.state_rows()["score"][0])
 
 
 def test_one_network_plays_for_any_table(tmp_path: Path) -> None:
