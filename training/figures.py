@@ -30,6 +30,7 @@ from patience_env.agents.line_table import new_boards, play_tally, points_of
 from patience_env.agents.policy import see
 from patience_env.agents.search import SearchPolicy
 from patience_env.deals import deck, named_deals
+from patience_env.game import get_game
 from patience_env.games.patience_poker import CANVAS, GAME, lines
 from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES, category
 from patience_env.table import Rows
@@ -127,7 +128,7 @@ def _search_deals(
     policy: SearchPolicy, options: dict[str, Any], numbers: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Play deals by the search; return their scores, and the hands of rows and columns."""
-    rows = Rows(GAME, options, len(numbers), "cards", False)
+    rows = Rows(get_game(GAME.id), options, len(numbers), "cards", False)
     rows.reset(rows.all_rows, numbers)
     scores, hands = np.zeros(len(numbers)), np.zeros((len(numbers), 2, len(CATEGORIES)), np.int64)
     keys, idle = np.random.default_rng(int(numbers[0])), np.zeros(len(numbers), np.bool_)

@@ -377,8 +377,10 @@ def refine(
             say(f"{number:,} of {games:,} games")
 
     looks = look(net, scoring, placement, games, seed, depth, asked, tell_game)
-    mean, error = looks.scores.mean(), looks.scores.std() / max(1, len(looks.scores)) ** 0.5
-    say(f"{len(looks.sizes):,} positions; games without a random move score {mean:.2f} +- {error:.2f}")
+    say(f"{len(looks.sizes):,} positions")
+    if len(looks.scores):
+        mean, error = looks.scores.mean(), looks.scores.std() / len(looks.scores) ** 0.5
+        say(f"games without a random move score {mean:.2f} +- {error:.2f}")
     if keep:
         keep_looks(Path(keep), looks, about)
     fit = Fit(folder, join([*older, looks]), seed, width)
