@@ -826,6 +826,7 @@ class ValuePolicy(Policy):
     """
 
     name = "value"
+    version = 2
     game_id = GAME.id
 
     def __init__(self, path: str | None = None) -> None:
