@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from patience_env.agents.policy import KernelPolicy, Turn
+from patience_env.agents.learned import shipped
+from patience_env.agents.policy import KernelPolicy, Policy, Turn
 from patience_env.cards import EMPTY, PACK
 from patience_env.games.fourteenth import (
     ACTIONS,
@@ -314,6 +315,17 @@ def signs(state, view, signs):  # type: ignore[no-untyped-def]
 # -- the policies --------------------------------------------------------------------------------------------------
 
 SIGN_COUNT = 31
-POLICIES = {"greedy": "GreedyPolicy", "thumb": "ThumbPolicy"}
+
+
+def ppo_policy() -> Policy:
+    """Return the agent of `patience train Fourteenth-v0 --teacher thumb`.
+
+    It comes with the package: a network that decides among the six actions that the rule of thumb likes best, learned
+    by MaskablePPO (needs the `train` extra). It plays the rules without limit to exchanges and without closing gaps.
+    """
+    return shipped("fourteenth")
+
+
+POLICIES = {"greedy": "GreedyPolicy", "thumb": "ThumbPolicy", "ppo": "ppo_policy"}
 ROLLOUTS = {"greedy": greedy, "thumb": thumb}
 SIGNS = (SIGN_COUNT, signs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from patience_env.agents.policy import KernelPolicy
+from patience_env.agents.twin_signs import FAR, build, read_heights, waits_for
 from patience_env.cards import EMPTY, PACK, rank_of, suit_of
 from patience_env.games.nivernaise import (
     DEPTH,
@@ -17,8 +18,6 @@ from patience_env.games.nivernaise import (
 from patience_env.games.twin_foundations import FOUNDATIONS, fits
 from patience_env.jit import helper, kernel, rule
 from patience_env.lanes import words
-
-FAR = 99
 
 
 @helper
@@ -129,25 +128,6 @@ PACKETS = FLANKS + len(FOUNDATIONS)  # where the packets begin in what the playe
 LONG = 4  # a card that waits for so many others clogs a flank
 
 
-@rule
-def waits_for(built, card):  # type: ignore[no-untyped-def]
-    """Return how many cards the nearer foundation of a known card still needs first; `FAR` when both are past it.
-
-    `built` holds how many cards lie on each foundation: up and down, suit by suit.
-    """
-    up = rank_of(card) - 1 - int(built[2 * suit_of(card)])
-    down = 13 - rank_of(card) - int(built[2 * suit_of(card) + 1])
-    nearest = up if up >= 0 else FAR
-    return min(nearest, down) if down >= 0 else nearest
-
-
-@rule
-def build(built, card):  # type: ignore[no-untyped-def]
-    """Lay a card that waits for none on its foundation, the ascending one if it may choose."""
-    suit = suit_of(card)
-    built[2 * suit + (0 if rank_of(card) - 1 == int(built[2 * suit]) else 1)] += 1
-
-
 @helper
 def play_out(view, built, below):  # type: ignore[no-untyped-def]
     """Play what fits, again and again; return (cards played, a bit for each flank that is vacant then).
@@ -183,11 +163,7 @@ def play_out(view, built, below):  # type: ignore[no-untyped-def]
 def signs(state, view, signs):  # type: ignore[no-untyped-def]
     """Write what can be played at once and how things lie then: vacancies, cards that wait long, cards to dig for."""
     built, below = words(), words()
-    for i in range(len(FOUNDATIONS)):
-        top = view[FLANKS + i]
-        height = 0 if top == EMPTY else rank_of(top)
-        built[i] = 14 - height if i % 2 and height else height
-        signs[0] += 0.02 * int(built[i])
+    signs[0] = 0.02 * read_heights(view, FLANKS, built)
     for p in range(LINE):
         below[p] = 0
     for f in range(FLANKS):

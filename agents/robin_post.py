@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from patience_env.agents.policy import KernelPolicy
-from patience_env.cards import EMPTY, rank_of, suit_of
+from patience_env.agents.twin_signs import FAR, build, read_heights, waits_for
+from patience_env.cards import EMPTY, PACK, rank_of, suit_of
 from patience_env.games.robin_post import (
     ACTIONS,
     CORNERS,
+    DEPTH,
     FILL,
     FOUNDATION,
+    NEIGHBOURS,
+    POSITIONS,
     SOURCES,
     TRANSFER,
     TURN,
@@ -18,9 +24,10 @@ from patience_env.games.robin_post import (
     touching_end,
     wanted_card,
 )
+from patience_env.games.twin_foundations import FOUNDATIONS
 from patience_env.jit import helper, kernel
+from patience_env.lanes import count_ones, words
 
-FAR = 99
 SOON = 7  # a card for which its foundations need fewer cards is not buried lightly
 
 
@@ -130,5 +137,105 @@ class ThumbPolicy(KernelPolicy):
     kernel = staticmethod(thumb_rows)
 
 
+# -- signs ---------------------------------------------------------------------------------------------------------
+
+SIGN_COUNT = 16
+TOPS = POSITIONS * DEPTH  # where the foundations begin in what the player sees; the waste, top first, follows them
+WASTED = TOPS + len(FOUNDATIONS)
+
+
+@helper
+def piles_of(view):  # type: ignore[no-untyped-def]
+    """Return a bit for each position that holds a card."""
+    filled = np.int64(0)
+    for p in range(POSITIONS):
+        filled |= np.int64(1 if view[DEPTH * p] != EMPTY else 0) << p
+    return filled
+
+
+@helper
+def free_corners(filled, p):  # type: ignore[no-untyped-def]
+    """Return how many corners of a position are free where the positions of `filled` (a bit each) hold cards."""
+    return 4 - count_ones(filled & NEIGHBOURS[p])
+
+
+@helper
+def play_out(view, built, filled):  # type: ignore[no-untyped-def]
+    """Play what fits without packing anything, again and again; return (cards played, the positions filled then).
+
+    Of a pile the top alone is played, unless it is a single card: then its corners become free.
+    """
+    count = 0
+    played = np.int64(0)  # a bit for each position that gave its top
+    wasted = 0
+    going = True
+    while going:
+        going = False
+        for p in range(POSITIONS):
+            card = view[DEPTH * p]
+            if (filled >> p) & 1 and not (played >> p) & 1 and card <= PACK and free_corners(filled, p) >= 2:
+                if waits_for(built, card) == 0:
+                    build(built, card)
+                    played |= np.int64(1) << p
+                    if view[DEPTH * p + 1] == EMPTY:
+                        filled &= ~(np.int64(1) << p)
+                    count += 1
+                    going = True
+        while wasted < PACK:
+            card = view[WASTED + wasted]
+            if not EMPTY < card <= PACK or waits_for(built, card) > 0:
+                break
+            build(built, card)
+            wasted += 1
+            count += 1
+            going = True
+    return count, filled
+
+
+@helper
+def signs(state, view, signs):  # type: ignore[no-untyped-def]
+    """Write what can be played at once, which cards may be lifted, and how long they wait."""
+    built = words()
+    signs[0] = 0.02 * read_heights(view, TOPS, built)
+    filled = piles_of(view)
+    signs[1] = count_ones(filled) / POSITIONS
+    played, filled = play_out(view, built, filled)
+    signs[2] = 0.1 * played
+    for p in range(POSITIONS):
+        if (filled >> p) & 1:
+            free = free_corners(filled, p)
+            signs[3] += 0.05 if free >= 2 else 0.0
+            signs[4] += 0.05 if free == 1 else 0.0
+            signs[5] += 0.05 if free == 0 else 0.0
+            card = view[DEPTH * p]
+            if card <= PACK:
+                wait = waits_for(built, card)
+                if free >= 2:
+                    signs[6] += 0.25 if wait == 1 else 0.0
+                    signs[7] += 0.01 * min(wait, 12)
+                elif wait == 0:
+                    signs[8 if free == 1 else 9] += 0.25
+            for depth in range(1, DEPTH):
+                card = view[DEPTH * p + depth]
+                if card == EMPTY:
+                    break
+                signs[10] += 0.02
+                if card <= PACK and waits_for(built, card) <= 1:
+                    signs[11] += 0.25
+    for i in range(PACK):
+        card = view[WASTED + i]
+        if card == EMPTY:
+            break
+        signs[12] += 0.05
+        if card <= PACK:
+            wait = waits_for(built, card)
+            if i == 0:
+                signs[13] += 0.1 * min(wait, 12)
+            elif wait == 0:
+                signs[14] += 0.25
+            signs[15] += 0.1 if wait == FAR else 0.0
+
+
 POLICIES = {"thumb": "ThumbPolicy"}
 ROLLOUTS = {"thumb": thumb}
+SIGNS = (SIGN_COUNT, signs)

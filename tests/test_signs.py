@@ -15,7 +15,7 @@ from patience_env.game import game_ids
 from patience_env.jit import kernel
 
 FOURTEENTH, EMPRESS = "Fourteenth-v0", "EmpressOfIndia-v0"
-PAGANINI, NIVERNAISE = "Paganini-v0", "Nivernaise-v0"
+PAGANINI, NIVERNAISE, ROBIN_POST = "Paganini-v0", "Nivernaise-v0", "RobinPost-v0"
 ORDER = {"spades": "A23456789TJK", "hearts": "KQT98765432A", "diamonds": "KQT98765432A", "clubs": "A23456789TJK"}
 
 
@@ -60,7 +60,8 @@ def empress(pairs: list[tuple[str, str]], **tops: str) -> PatienceEnv:
 
 
 def test_some_games_have_no_signs() -> None:
-    assert [game for game in game_ids() if own_signs(get_game(game))[0]] == [PAGANINI, FOURTEENTH, NIVERNAISE, EMPRESS]
+    told = [game for game in game_ids() if own_signs(get_game(game))[0]]
+    assert told == [PAGANINI, ROBIN_POST, FOURTEENTH, NIVERNAISE, EMPRESS]
     env = PatienceEnv("Sultan-v0", observation="cards")
     env.reset(options={"deal": 5_000_000})
     assert signs_of(env).size == 0
@@ -117,20 +118,32 @@ def test_pairs_that_wait_for_each_other_are_locked() -> None:
     assert signs_of(free)[5:10].sum() == pytest.approx(0.2)
 
 
-def test_cards_of_la_nivernaise_can_be_played_at_once_where_a_play_is_legal() -> None:
-    env = PatienceEnv(NIVERNAISE, observation="cards", illegal_action="raise")
+@pytest.mark.parametrize(("game", "plays"), [(NIVERNAISE, range(28)), (ROBIN_POST, range(424, 530))])
+def test_cards_can_be_played_at_once_where_a_play_is_legal(game: str, plays: range) -> None:
+    env = PatienceEnv(game, observation="cards", illegal_action="raise")
     env.reset(options={"deal": 5_000_000})
     rng = np.random.default_rng(0)
     told = set()
     for _ in range(80):
         mask = env.action_masks()
         signs = signs_of(env)
-        assert (signs[2] > 0) == mask[:28].any()
-        assert signs[1] == 0.25 * (seen(env)[:8] == EMPTY).sum()
-        told.add(bool(mask[:28].any()))
+        foundations = env.state_rows()["up"].sum() + env.state_rows()["down"].sum()
+        assert signs[0] == pytest.approx(0.02 * foundations)
+        assert (signs[2] > 0) == mask[plays].any()
+        told.add(bool(mask[plays].any()))
         if env.step(int(rng.choice(np.flatnonzero(mask))))[2]:
             break
     assert told == {False, True}
+
+
+def test_la_nivernaise_tells_its_vacancies() -> None:
+    env = PatienceEnv(NIVERNAISE, observation="cards", illegal_action="raise")
+    env.reset(options={"deal": 5_000_001})
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        assert signs_of(env)[1] == 0.25 * (seen(env)[:8] == EMPTY).sum()
+        if env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))[2]:
+            break
 
 
 def test_the_rows_of_paganini_are_told_by_their_finished_beginnings_and_their_spaces() -> None:
