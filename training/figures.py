@@ -35,7 +35,7 @@ from patience_env.games.patience_poker import CANVAS, GAME, lines
 from patience_env.games.poker_hands import CATEGORIES, SCORED, TABLES, category
 from patience_env.table import Rows
 from patience_env.training.console import fail
-from patience_env.training.evaluate import Z_95, evaluate, paired, standard_error, tableaus_to, wilson
+from patience_env.training.evaluate import Z_95, evaluate, standard_error, tableaus_to, wilson
 from patience_env.training.line_training import train_lines
 from patience_env.training.models import replace_file
 
@@ -46,8 +46,8 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 # The search: deals played between two files, simulated games for a move; budgets whose growth is shown, and those from
 # which on fewer deals (this share of them) are played.
-SEARCHED, SIMULATIONS = 250, 200
-BUDGETS, DEAR, DEAR_SHARE = (50, 200, 1000, 4000), 4000, 0.25
+SEARCHED, SIMULATIONS = 250, 25
+BUDGETS, DEAR, DEAR_SHARE = (50, 200, 1000), 1000, 0.1
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
 PAIR = 1  # points of a pair in the settled table
 
@@ -216,37 +216,44 @@ def settle(placement: str, seed: int, show: Show) -> dict[str, Any]:
     return {"points": dict(zip(SCORED, points.tolist(), strict=True)), "last_change": change, "course": course}
 
 
-def search_growth(placement: str, scoring: str, first: int, show: Show) -> list[dict[str, Any]]:
-    """Return mean scores of the search by simulations on the first test deals, each beside the network's own."""
-    options = {"placement": placement, "scoring": scoring}
-    deals = named_deals("test")[:first]
-    base = evaluate("value", GAME.id, deals, options=options)
+def search_growth(placement: str, scoring: str, first: int, folder: Path, show: Show) -> list[dict[str, Any]]:
+    """Return mean scores of the search by simulations on the first test deals, each beside the network's own.
+
+    What each budget came to is kept in `folder`, and not played again.
+    """
+    base, seconds = _play_test("value", placement, scoring, first, folder)
     found = [
-        {
-            "simulations": 0,
-            "deals": first,
-            **mean_of(base.returns),
-            "gain": 0.0,
-            "gain_stderr": 0.0,
-            "seconds": base.seconds_per_move,
-        }
+        {"simulations": 0, "deals": first, **mean_of(base), "gain": 0.0, "gain_stderr": 0.0, "seconds": seconds},
     ]
     for number, simulations in enumerate(BUDGETS):
         count = max(2, int(DEAR_SHARE * first)) if simulations >= DEAR else first
-        result = evaluate(f"search:simulations={simulations}", GAME.id, deals[:count], options=options)
-        gain = paired(result, base if count == first else evaluate("value", GAME.id, deals[:count], options=options))
+        scores, seconds = _play_test(f"search:simulations={simulations}", placement, scoring, count, folder)
+        gain = mean_of(scores - base[:count])
         found.append(
             {
                 "simulations": simulations,
                 "deals": count,
-                **mean_of(result.returns),
-                "gain": gain.difference,
-                "gain_stderr": gain.stderr,
-                "seconds": result.seconds_per_move,
+                **mean_of(scores),
+                "gain": gain["mean"],
+                "gain_stderr": gain["stderr"],
+                "seconds": seconds,
             }
         )
         show(f"growth {placement} {scoring}", (number + 1) / len(BUDGETS))
     return found
+
+
+def _play_test(policy: str, placement: str, scoring: str, count: int, folder: Path) -> tuple[NDArray[Any], float]:
+    """Return a policy's scores on the first test deals, and its CPU seconds a move."""
+    file = folder / f"test-{placement}-{scoring}-{policy.replace(':', '-').replace('=', '-')}-{count}.npz"
+    if not file.is_file():
+        options = {"placement": placement, "scoring": scoring}
+        result = evaluate(policy, GAME.id, named_deals("test")[:count], options=options)
+        room = io.BytesIO()
+        np.savez_compressed(room, scores=result.returns, seconds=result.seconds_per_move)
+        replace_file(file, room.getvalue())
+    with np.load(file) as known:
+        return known["scores"], float(known["seconds"])
 
 
 # -- text and pictures ---------------------------------------------------------------------------------------------
@@ -474,7 +481,7 @@ def poker_figures(
         store.get(f"settled {placement}", partial(settle, placement, seed, show))
     if search_deals:
         for scoring in ("american", "english"):
-            store.get(f"growth fixed {scoring}", partial(search_growth, "fixed", scoring, search_deals, show))
+            store.get(f"growth fixed {scoring}", partial(search_growth, "fixed", scoring, search_deals, scores, show))
     replace_file(folder / "poker.md", markdown(store.parts).encode())
     replace_file(folder / "poker.json", (json.dumps(store.parts, indent=1) + "\n").encode())
     draw(store.parts, folder)
