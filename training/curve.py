@@ -96,9 +96,13 @@ def draw_courses(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLi
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    axes: Any = figure.subplots(1, 2)
+    left, right = axes
     for name, course in courses.items():
-        places, scores, errors, ends = [], [], [], []
+        places: list[int] = []
+        scores: list[float] = []
+        errors: list[float] = []
+        ends: list[int] = []
         for part in course:
             points = part.get("curve", [])
             start = len(places)
