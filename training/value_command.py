@@ -1,7 +1,7 @@
 """`patience train-value`: train a player of Patience Poker that knows what partial tableaus are worth.
 
 Two kinds: `value`, a network over the whole board (minutes to train, some 45 microseconds a move), and `line`, a table
-of partial lines (seconds to train, some microseconds a move; it names the cells that the search asks the network about).
+of partial lines (seconds to train, some microseconds a move; it names the cells that the search tries).
 """
 
 from __future__ import annotations
