@@ -196,7 +196,7 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
         (["tables", "--seconds", "9", "--long", "9"], "--seconds 9 --long 9 is not allowed"),
         (["tables", "--value", str(MODELS / "value-fixed-english")], "was trained for the scoring table"),
         (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
-        (["poker", "--deals", "10", "--searched", "11"], "--searched 11 --simulations 25 is not"),
+        (["poker", "--deals", "10", "--searched", "11"], "--searched 11 --simulations 20 is not"),
         (["poker", "--simulations", "0"], "--searched 0 --simulations 0 is not"),
     ],
 )

@@ -47,8 +47,8 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 # The search: deals played between two files, simulated games for a move; budgets whose growth is shown, and those from
 # which on fewer deals (this share of them) are played.
-SEARCHED, SIMULATIONS = 250, 25
-BUDGETS, DEAR, DEAR_SHARE = (50, 200, 1000), 1000, 0.1
+SEARCHED, SIMULATIONS = 250, 20
+BUDGETS, DEAR, DEAR_SHARE = (50, 200, 1000), 1000, 0.05
 # Cards ahead, as they proved best on deals of training: with the American points chance spoils more with each card.
 DEPTHS = {"american": 1, "american-alternate": 1, "english": 3}
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
