@@ -103,8 +103,7 @@ def test_figures_are_made_and_go_on_after_a_kill(
     assert "play fixed american" in before
     made.clear()
     monkeypatch.setattr(figures, "SEARCHED", 5)
-    monkeypatch.setattr(figures, "BUDGETS", (8, 16))
-    monkeypatch.setattr(figures, "DEAR", 16)
+    monkeypatch.setattr(figures, "BUDGETS", {"american": (8,), "english": (8, 16)})
     told = lambda name, _: made.append(name)  # noqa: E731
     found = figures.poker_figures(tmp_path, 200, 8, 0, told, searched=8, simulations=20)
     assert "fixed american" not in made
@@ -117,7 +116,7 @@ def test_figures_are_made_and_go_on_after_a_kill(
     for name in ("searched touching english 20 8", "searched fixed american 20 8"):
         assert found[name]["deals"] == 8
         assert found[name]["simulations"] == 20
-    assert [part["deals"] for part in found["growth fixed english"]] == [8, 8, 2]
+    assert [part["deals"] for part in found["growth fixed english"]] == [8, 8, 8]
     assert set(found["settled fixed"]["points"]) == set(SCORED)
     assert len(found["settled fixed"]["course"]) == 2
     text = (tmp_path / "poker.md").read_text()

@@ -45,10 +45,9 @@ DEALS, PART = 100_000, 5_000
 PLACEMENTS = ("fixed", "touching")
 TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
-# The search: deals played between two files, simulated games for a move; budgets whose growth is shown, and those from
-# which on fewer deals (this share of them) are played.
+# The search: deals played between two files, simulated games for a move, and the budgets whose growth is shown.
 SEARCHED, SIMULATIONS = 250, 20
-BUDGETS, DEAR, DEAR_SHARE = (50, 200, 1000), 1000, 0.05
+BUDGETS = {"american": (50, 200, 500), "english": (50, 200)}
 # Cards ahead, as they proved best on deals of training: with the American points chance spoils more with each card.
 DEPTHS = {"american": 1, "american-alternate": 1, "english": 3}
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
@@ -228,23 +227,22 @@ def search_growth(placement: str, scoring: str, first: int, folder: Path, show: 
     found = [
         {"simulations": 0, "deals": first, **mean_of(base), "gain": 0.0, "gain_stderr": 0.0, "seconds": seconds},
     ]
-    for number, simulations in enumerate(BUDGETS):
-        count = max(2, int(DEAR_SHARE * first)) if simulations >= DEAR else first
+    for number, simulations in enumerate(BUDGETS[scoring]):
         scores, seconds = _play_test(
-            f"search:simulations={simulations},depth={DEPTHS[scoring]}", placement, scoring, count, folder
+            f"search:simulations={simulations},depth={DEPTHS[scoring]}", placement, scoring, first, folder
         )
-        gain = mean_of(scores - base[:count])
+        gain = mean_of(scores - base)
         found.append(
             {
                 "simulations": simulations,
-                "deals": count,
+                "deals": first,
                 **mean_of(scores),
                 "gain": gain["mean"],
                 "gain_stderr": gain["stderr"],
                 "seconds": seconds,
             }
         )
-        show(f"growth {placement} {scoring}", (number + 1) / len(BUDGETS))
+        show(f"growth {placement} {scoring}", (number + 1) / len(BUDGETS[scoring]))
     return found
 
 
