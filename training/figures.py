@@ -47,7 +47,7 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 # The search: deals played between two files, simulated games for a move, and the budgets whose growth is shown.
 SEARCHED, SIMULATIONS = 250, 20
-BUDGETS = {"american": (50, 200, 500), "english": (50, 200)}
+BUDGETS = {"american": (50, 200, 350), "english": (50, 200)}
 # Cards ahead, as they proved best on deals of training: with the American points chance spoils more with each card.
 DEPTHS = {"american": 1, "american-alternate": 1, "english": 3}
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
