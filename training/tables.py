@@ -157,9 +157,9 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]], courses: Course
         f"| | {', '.join(SCORED)} | line | any table | minus line | greedy | random |",
         "|---|---|---|---|---|---|---|",
     ]
-    for number, one in enumerate(tables, 1):
-        results = one["results"]
-        cells = [str(number), ", ".join(f"{points:.0f}" for points in one["points"].values())]
+    for number, table in enumerate(tables, 1):
+        results = table["results"]
+        cells = [str(number), ", ".join(f"{points:.0f}" for points in table["points"].values())]
         cells += [f"{results[name]['mean']:.1f} +- {results[name]['stderr']:.1f}" for name in ("line", "any table")]
         told = results["any table"]
         cells.append(f"{told['minus_line']:+.1f} [{told['low']:+.1f}, {told['high']:+.1f}]")
@@ -171,7 +171,8 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]], courses: Course
 def above_greedy(tables: list[dict[str, Any]], name: str = "minus_line") -> NDArray[np.float64]:
     """Return what the network is ahead of the line table, in shares of what that one is above greedy play."""
     scales = [one["results"]["line"]["mean"] - one["results"]["greedy"]["mean"] for one in tables]
-    return np.array([one["results"]["any table"][name] for one in tables]) / np.array(scales)
+    ahead = [one["results"]["any table"][name] for one in tables]
+    return np.array(ahead, np.float64) / np.array(scales, np.float64)
 
 
 def draw(tables: list[dict[str, Any]], courses: Courses, path: Path) -> None:
@@ -187,6 +188,7 @@ def draw(tables: list[dict[str, Any]], courses: Courses, path: Path) -> None:
     left.bar(range(1, len(tables) + 1), shares, yerr=[shares - low, high - shares], capsize=2)
     left.axhline(0, color="black", linewidth=0.8)
     left.set(xlabel="table", ylabel="% of line minus greedy", title="The network for any table, minus the line table")
+    left.set_xticks(range(1, len(tables) + 1))
     if courses:
         right = axes[0, 1]
         for number, one in courses.items():

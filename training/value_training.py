@@ -26,6 +26,7 @@ from torch import nn
 
 from patience_env import __version__
 from patience_env.agents.board_values import (
+    BENDS,
     FEATURES,
     MOODS,
     VALUE_MODEL,
@@ -106,6 +107,12 @@ class ValueNet(nn.Module):
             self.g1 = weights(0.05, 2, MOODS, width)
             self.c2 = weights(0.15, 2, MOODS, width)
             self.g2 = weights(0.05, 2, MOODS, width)
+            self.s1, self.s2 = (weights(0.3, 2, MOODS, BENDS) for _ in range(2))
+            self.u1 = weights((2 / 16) ** 0.5, 2, FEATURES, BENDS)
+            self.v1 = weights(0.1 * BENDS**-0.5, 2, BENDS, width)
+            self.u2 = weights(width**-0.5, 2, 3, width, BENDS)
+            self.u2.data[:, 1:] *= 0.1
+            self.v2 = weights(0.1 * BENDS**-0.5, 2, BENDS, width)
             self.c3 = weights(width**-0.5, 2, 9, width)
             self.c4 = nn.Parameter(torch.zeros(2, 9))
             self.w3.data.zero_()
@@ -139,7 +146,7 @@ class ValueNet(nn.Module):
         """
         count = lines.shape[0]
         b1, b2 = self.b1[None], self.b2[None]
-        first = second = None
+        first = second = bends = None
         if self.conditional:
             assert tables is not None
             mood = torch.cat([torch.relu(tables @ self.t1 + self.t0), tables], 1)
@@ -147,10 +154,12 @@ class ValueNet(nn.Module):
             b2 = b2 + torch.einsum("nt,ath->nah", mood, self.c2)
             first = 1 + torch.einsum("nt,ath->nah", mood, self.g1)
             second = 1 + torch.einsum("nt,ath->nah", mood, self.g2)
+            bends = [torch.einsum("nt,atr->nar", mood, one)[:, :, None] for one in (self.s1, self.s2)]
         shown = lines.view(count, 2, SIDE, FEATURES)
         vectors = torch.einsum("naif,afh->naih", shown, self.w1)
-        if first is not None:
-            vectors = vectors * first[:, :, None]
+        if first is not None and bends is not None:
+            bent = torch.einsum("naif,afr->nair", shown, self.u1) * bends[0]
+            vectors = vectors * first[:, :, None] + torch.einsum("nair,arh->naih", bent, self.v1)
         vectors = torch.relu(vectors + b1[:, :, None]) * going.view(count, 2, SIDE, 1)
         pools = vectors.sum(2)
         base = torch.einsum("nah,ahk->nak", pools, self.w2[:, 1])
@@ -158,8 +167,11 @@ class ValueNet(nn.Module):
             base = base + b2
         base = base + torch.einsum("nah,ahk->nak", pools.flip(1), self.w2[:, 2])
         hidden = torch.einsum("naih,ahk->naik", vectors, self.w2[:, 0]) + base[:, :, None]
-        if second is not None:
-            hidden = hidden * second[:, :, None] + b2[:, :, None]
+        if second is not None and bends is not None:
+            all_pools = torch.cat([pools, pools.flip(1)], 2)
+            shared = torch.einsum("nah,ahr->nar", all_pools, self.u2[:, 1:].flatten(1, 2))
+            bent = (torch.einsum("naih,ahr->nair", vectors, self.u2[:, 0]) + shared[:, :, None]) * bends[1]
+            hidden = hidden * second[:, :, None] + b2[:, :, None] + torch.einsum("nair,arh->naih", bent, self.v2)
         hidden = torch.relu(hidden)
         worth = ((hidden * self.w3[None, :, None]).sum(-1) + self.b3[None, :, None]).view(count, LINES)
         if tables is None or not self.conditional:
@@ -343,7 +355,7 @@ class Learner:
             if chances is not None:
                 came = nn.functional.one_hot(hands.long(), 10)[:, :, 1:]
                 errors = errors + HANDS_COUNT * ((chances - QUARTERS * came) ** 2).sum(-1)
-            loss = (errors * weights).sum() / weights.sum()
+            loss: Any = (errors * weights).sum() / weights.sum()
             self.optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
