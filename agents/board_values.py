@@ -70,7 +70,7 @@ PARTS = {
 }
 FEATURES = sum(PARTS.values())
 # What a network for any table knows of the table: what kind it is, and its nine points.
-MOODS, BENDS = 32 + 9, 16
+MOODS = 32 + 9
 
 
 @rule
@@ -372,9 +372,8 @@ class Conditions(NamedTuple):
     """What makes of a network one for a scoring table, float32.
 
     The table is its nine points divided by the largest of them. A small layer, relu(table @ t1 + t0), finds out what
-    kind of table it is; what it finds and the table itself are the `MOODS` numbers that shift, stretch and bend what
-    both layers of the network see. The last layer knows nothing of points: it tells how likely each of the nine hands
-    is.
+    kind of table it is; what it finds and the table itself are the `MOODS` numbers that shift and stretch what both
+    layers of the network see. The last layer knows nothing of points: it tells how likely each of the nine hands is.
     """
 
     t0: Any  # (MOODS - 9,)
@@ -383,12 +382,6 @@ class Conditions(NamedTuple):
     g1: Any  # (2, MOODS, width): stretches the columns of w1
     c2: Any  # (2, MOODS, width): added to b2
     g2: Any  # (2, MOODS, width): stretches the columns of w2
-    s1: Any  # (2, MOODS, BENDS): how much of each of the products u1 @ v1 is added to w1
-    u1: Any  # (2, FEATURES, BENDS)
-    v1: Any  # (2, BENDS, width)
-    s2: Any  # (2, MOODS, BENDS): the same of w2
-    u2: Any  # (2, 3, width, BENDS)
-    v2: Any  # (2, BENDS, width)
     c3: Any  # (2, 9, width): times the table, added to w3
     c4: Any  # (2, 9): times the table, added to b3
 
@@ -406,11 +399,10 @@ def net_for(net: Net, conditions: Conditions, points: NDArray[np.float64]) -> Ne
     kind = np.maximum(table @ conditions.t1 + conditions.t0, np.float32(0.0))
     mood = np.concatenate([kind, table])
     first, second = (np.float32(1.0) + np.einsum("t,ath->ah", mood, one) for one in (conditions.g1, conditions.g2))
-    bends = [np.einsum("t,atr->ar", mood, one) for one in (conditions.s1, conditions.s2)]
     return Net(
-        net.w1 * first[:, None] + np.einsum("afr,ar,arh->afh", conditions.u1, bends[0], conditions.v1),
+        net.w1 * first[:, None],
         net.b1 + np.einsum("t,ath->ah", mood, conditions.c1),
-        net.w2 * second[:, None, None] + np.einsum("akhr,ar,arj->akhj", conditions.u2, bends[1], conditions.v2),
+        net.w2 * second[:, None, None],
         net.b2 + np.einsum("t,ath->ah", mood, conditions.c2),
         (net.w3 + np.einsum("t,ath->ah", table, conditions.c3)) * size,
         (net.b3 + np.einsum("t,at->a", table, conditions.c4)) * size,
@@ -811,8 +803,6 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, di
     }
     further: dict[str, tuple[int, ...]] = {"t0": (MOODS - 9,), "t1": (9, MOODS - 9), "c3": (2, 9, width), "c4": (2, 9)}
     further |= dict.fromkeys(("c1", "g1", "c2", "g2"), (2, MOODS, width))
-    further |= dict.fromkeys(("s1", "s2"), (2, MOODS, BENDS)) | dict.fromkeys(("v1", "v2"), (2, BENDS, width))
-    further |= {"u1": (2, FEATURES, BENDS), "u2": (2, 3, width, BENDS)}
     wanted = shapes if points is not None else {**shapes, **further}
     found = {name: (array.shape, array.dtype) for name, array in tensors.items()}
     if width == 0 or found != {name: (shape, np.dtype(np.float32)) for name, shape in wanted.items()}:

@@ -26,7 +26,6 @@ from torch import nn
 
 from patience_env import __version__
 from patience_env.agents.board_values import (
-    BENDS,
     FEATURES,
     MOODS,
     VALUE_MODEL,
@@ -68,9 +67,10 @@ FIRST_CHANCE, LAST_CHANCE = 0.6, 0.1
 GAMES = 300_000
 QUARTERS = 4.0
 # With random tables: how many games of a part share one, how many of the latest games are learned from (there are many
-# tables among them), how much it counts which hand a line came to be besides what it scored, and the share of tables
-# whose points rise with the hands, as people make them.
-SHARED, KEPT_RANDOM, HANDS_COUNT, RISING = 10, 2000, 1.0, 0.2
+# tables among them), in how small batches (there is more to learn, which takes more steps), how much it counts which
+# hand a line came to be besides what it scored, and the share of tables whose points rise with the hands, as people make
+# them.
+SHARED, KEPT_RANDOM, BATCH_RANDOM, HANDS_COUNT, RISING = 10, 2000, 256, 1.0, 0.2
 CHECKPOINT_SECONDS = 60.0
 MEASURES = 20
 _NAMES = ("w1", "b1", "w2", "b2", "w3", "b3")
@@ -107,12 +107,6 @@ class ValueNet(nn.Module):
             self.g1 = weights(0.05, 2, MOODS, width)
             self.c2 = weights(0.15, 2, MOODS, width)
             self.g2 = weights(0.05, 2, MOODS, width)
-            self.s1, self.s2 = (weights(0.3, 2, MOODS, BENDS) for _ in range(2))
-            self.u1 = weights((2 / 16) ** 0.5, 2, FEATURES, BENDS)
-            self.v1 = weights(0.1 * BENDS**-0.5, 2, BENDS, width)
-            self.u2 = weights(width**-0.5, 2, 3, width, BENDS)
-            self.u2.data[:, 1:] *= 0.1
-            self.v2 = weights(0.1 * BENDS**-0.5, 2, BENDS, width)
             self.c3 = weights(width**-0.5, 2, 9, width)
             self.c4 = nn.Parameter(torch.zeros(2, 9))
             self.w3.data.zero_()
@@ -146,7 +140,7 @@ class ValueNet(nn.Module):
         """
         count = lines.shape[0]
         b1, b2 = self.b1[None], self.b2[None]
-        first = second = bends = None
+        first = second = None
         if self.conditional:
             assert tables is not None
             mood = torch.cat([torch.relu(tables @ self.t1 + self.t0), tables], 1)
@@ -154,12 +148,10 @@ class ValueNet(nn.Module):
             b2 = b2 + torch.einsum("nt,ath->nah", mood, self.c2)
             first = 1 + torch.einsum("nt,ath->nah", mood, self.g1)
             second = 1 + torch.einsum("nt,ath->nah", mood, self.g2)
-            bends = [torch.einsum("nt,atr->nar", mood, one)[:, :, None] for one in (self.s1, self.s2)]
         shown = lines.view(count, 2, SIDE, FEATURES)
         vectors = torch.einsum("naif,afh->naih", shown, self.w1)
-        if first is not None and bends is not None:
-            bent = torch.einsum("naif,afr->nair", shown, self.u1) * bends[0]
-            vectors = vectors * first[:, :, None] + torch.einsum("nair,arh->naih", bent, self.v1)
+        if first is not None:
+            vectors = vectors * first[:, :, None]
         vectors = torch.relu(vectors + b1[:, :, None]) * going.view(count, 2, SIDE, 1)
         pools = vectors.sum(2)
         base = torch.einsum("nah,ahk->nak", pools, self.w2[:, 1])
@@ -167,11 +159,8 @@ class ValueNet(nn.Module):
             base = base + b2
         base = base + torch.einsum("nah,ahk->nak", pools.flip(1), self.w2[:, 2])
         hidden = torch.einsum("naih,ahk->naik", vectors, self.w2[:, 0]) + base[:, :, None]
-        if second is not None and bends is not None:
-            all_pools = torch.cat([pools, pools.flip(1)], 2)
-            shared = torch.einsum("nah,ahr->nar", all_pools, self.u2[:, 1:].flatten(1, 2))
-            bent = (torch.einsum("naih,ahr->nair", vectors, self.u2[:, 0]) + shared[:, :, None]) * bends[1]
-            hidden = hidden * second[:, :, None] + b2[:, :, None] + torch.einsum("nair,arh->naih", bent, self.v2)
+        if second is not None:
+            hidden = hidden * second[:, :, None] + b2[:, :, None]
         hidden = torch.relu(hidden)
         worth = ((hidden * self.w3[None, :, None]).sum(-1) + self.b3[None, :, None]).view(count, LINES)
         if tables is None or not self.conditional:
@@ -307,13 +296,13 @@ class Memory:
         arrays = (self.inputs, self.weights, self.owners, self.hands, self.starts, self.scores)
         return tuple(array[part] for array in (*arrays, self.tables, self.largest, self.points))
 
-    def draw(self, rng: np.random.Generator) -> tuple[torch.Tensor, ...]:
+    def draw(self, rng: np.random.Generator, count: int = BATCH) -> tuple[torch.Tensor, ...]:
         """Return features, weights, targets, hands and tables of positions to be learned from, drawn at random.
 
-        There are `BATCH` of them; targets are divided by the largest points of their table.
+        There are `count` of them at most; targets are divided by the largest points of their table.
         """
-        places = rng.integers(0, self.filled * STAGES, 2 * BATCH)
-        played = places[places % STAGES + 1 >= np.maximum(self.starts[places // STAGES], 1)][:BATCH]
+        places = rng.integers(0, self.filled * STAGES, 2 * count)
+        played = places[places % STAGES + 1 >= np.maximum(self.starts[places // STAGES], 1)][:count]
         games = played // STAGES
         inputs, weights, hands = (
             array.reshape(-1, *array.shape[2:])[played] for array in (self.inputs, self.weights, self.hands)
@@ -345,10 +334,11 @@ class Learner:
         """Learn for as long as one part of games is worth; return the mean loss."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        rounds = PASSES * PART * STAGES // BATCH
+        batch = BATCH_RANDOM if self.net.conditional else BATCH
+        rounds = PASSES * PART * STAGES // batch
         total = 0.0
         for _ in range(rounds):
-            inputs, weights, targets, hands, tables = (one.to(self.plan.device) for one in memory.draw(rng))
+            inputs, weights, targets, hands, tables = (one.to(self.plan.device) for one in memory.draw(rng, batch))
             # The output is in quarters of the largest points.
             worth, chances = self.net.look(inputs, weights, tables)
             errors = (worth - QUARTERS * targets) ** 2
