@@ -68,8 +68,8 @@ GAMES = 300_000
 QUARTERS = 4.0
 # With random tables: how many games of a part share one, how many of the latest games are learned from (there are many
 # tables among them), in how small batches (there is more to learn, which takes more steps), how much it counts which
-# hand a line came to be besides what it scored, and the share of tables whose points rise with the hands, as people make
-# them.
+# hand a line came to be besides what it scored, and the share of tables whose points rise with the hands, as those
+# that people make do.
 SHARED, KEPT_RANDOM, BATCH_RANDOM, HANDS_COUNT, RISING = 10, 2000, 256, 1.0, 0.2
 CHECKPOINT_SECONDS = 60.0
 MEASURES = 20
