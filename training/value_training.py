@@ -67,10 +67,9 @@ FIRST_CHANCE, LAST_CHANCE = 0.6, 0.1
 GAMES = 300_000
 QUARTERS = 4.0
 # With random tables: how many games of a part share one, how many of the latest games are learned from (there are many
-# tables among them), in how small batches (there is more to learn, which takes more steps), how much it counts which
-# hand a line came to be besides what it scored, and the share of tables whose points rise with the hands, as those
-# that people make do.
-SHARED, KEPT_RANDOM, BATCH_RANDOM, HANDS_COUNT, RISING = 10, 2000, 256, 1.0, 0.2
+# tables among them), how much it counts which hand a line came to be besides what it scored, and the share of tables
+# whose points rise with the hands, as people make them.
+SHARED, KEPT_RANDOM, HANDS_COUNT, RISING = 10, 2000, 1.0, 0.2
 CHECKPOINT_SECONDS = 60.0
 MEASURES = 20
 _NAMES = ("w1", "b1", "w2", "b2", "w3", "b3")
@@ -296,13 +295,13 @@ class Memory:
         arrays = (self.inputs, self.weights, self.owners, self.hands, self.starts, self.scores)
         return tuple(array[part] for array in (*arrays, self.tables, self.largest, self.points))
 
-    def draw(self, rng: np.random.Generator, count: int = BATCH) -> tuple[torch.Tensor, ...]:
+    def draw(self, rng: np.random.Generator) -> tuple[torch.Tensor, ...]:
         """Return features, weights, targets, hands and tables of positions to be learned from, drawn at random.
 
-        There are `count` of them at most; targets are divided by the largest points of their table.
+        There are `BATCH` of them; targets are divided by the largest points of their table.
         """
-        places = rng.integers(0, self.filled * STAGES, 2 * count)
-        played = places[places % STAGES + 1 >= np.maximum(self.starts[places // STAGES], 1)][:count]
+        places = rng.integers(0, self.filled * STAGES, 2 * BATCH)
+        played = places[places % STAGES + 1 >= np.maximum(self.starts[places // STAGES], 1)][:BATCH]
         games = played // STAGES
         inputs, weights, hands = (
             array.reshape(-1, *array.shape[2:])[played] for array in (self.inputs, self.weights, self.hands)
@@ -334,11 +333,10 @@ class Learner:
         """Learn for as long as one part of games is worth; return the mean loss."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batch = BATCH_RANDOM if self.net.conditional else BATCH
-        rounds = PASSES * PART * STAGES // batch
+        rounds = PASSES * PART * STAGES // BATCH
         total = 0.0
         for _ in range(rounds):
-            inputs, weights, targets, hands, tables = (one.to(self.plan.device) for one in memory.draw(rng, batch))
+            inputs, weights, targets, hands, tables = (one.to(self.plan.device) for one in memory.draw(rng))
             # The output is in quarters of the largest points.
             worth, chances = self.net.look(inputs, weights, tables)
             errors = (worth - QUARTERS * targets) ** 2
