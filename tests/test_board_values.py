@@ -275,7 +275,7 @@ def test_damaged_models_are_refused(models: dict[str, Path], tmp_path: Path) -> 
     [
         ({"placement": "loose"}, r"placement='loose' is not allowed"),
         ({"games": 3}, r"games=3 is not allowed: give a whole number from 500"),
-        ({"scoring": "random"}, r"teacher='line' is not allowed with scoring='random'"),
+        ({"scoring": "random", "teacher": "ppo"}, r"teacher='ppo' is not allowed with scoring='random'"),
         ({"teacher": "nobody"}, r"there is no policy 'nobody'"),
         ({"device": "abacus"}, r"device='abacus' is not to be had here"),
         ({"width": True}, r"width=True is not allowed"),

@@ -163,7 +163,7 @@ def command(
             raise ValueError(f"--kind {kind!r} is not allowed: choose one of {', '.join(KINDS)}")
         any_table = kind == "value" and scoring == "random"
         table: str | dict[str, float] = "random" if any_table else read_scoring(scoring)
-        if (any_table or start) and teacher == "line":
+        if start and not any_table and teacher == "line":
             teacher = ""
         with _Bar(quiet) as show:
             if kind == "line":

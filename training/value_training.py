@@ -44,6 +44,7 @@ from patience_env.agents.policy import Policy, make_policy, parse_policy, see
 from patience_env.deals import RESERVED_DEALS, named_deals
 from patience_env.game import get_game
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, LOWEST_RANDOM, RANDOM_POINTS, SIDE
+from patience_env.games.poker_hands import SCORED
 from patience_env.kernels import sample
 from patience_env.table import Rows
 from patience_env.training.line_training import train_lines
@@ -70,6 +71,9 @@ QUARTERS = 4.0
 # tables among them), how much it counts which hand a line came to be besides what it scored, and the share of tables
 # whose points rise with the hands, as people make them.
 SHARED, KEPT_RANDOM, HANDS_COUNT, RISING = 10, 2000, 1.0, 0.2
+# With random tables line tables teach too: they are trained for so many tables, in so many games each, and play this
+# share of the games in the first part of the training. Left alone, a network for any table finds no plan of straights.
+TAUGHT_TABLES, TAUGHT_GAMES, TAUGHT_SHARE, TAUGHT_UNTIL = 80, 60_000, 0.5, 0.5
 CHECKPOINT_SECONDS = 60.0
 MEASURES = 20
 _NAMES = ("w1", "b1", "w2", "b2", "w3", "b3")
@@ -194,7 +198,7 @@ class Plan:
         seed: of deals, random moves and first weights.
         attempts: how many short trainings compete at the beginning.
         teacher: the policy, written as for `patience evaluate`, whose games the first attempt begins with; "line" is a
-            line table trained on the spot; "" none.
+            line table trained on the spot (with random tables: several, for some tables); "" none.
         start: the folder of a value model whose weights the first attempt begins with (of the other placement or of a
             like table, say), at a quarter of the learning rate; "" none.
         device: where torch learns ("cpu", "cuda"); play is compiled and runs on the processor.
@@ -214,10 +218,8 @@ class Plan:
         """Raise ValueError or TypeError where something is not allowed."""
         if self.scoring != "random":
             points_of(self.scoring)
-        elif self.teacher:
-            raise ValueError(
-                f"teacher={self.teacher!r} is not allowed with scoring='random': no policy plays for any table"
-            )
+        elif self.teacher not in ("", "line"):
+            raise ValueError(f"teacher={self.teacher!r} is not allowed with scoring='random': only line, or none")
         if self.placement not in ("touching", "fixed"):
             raise ValueError(f"placement={self.placement!r} is not allowed: choose one of touching, fixed")
         for name, value, low, high in (
@@ -410,6 +412,7 @@ class ValueTraining:
         self.stream["rng"] = self.rng.integers(0, 2**64, dtype=np.uint64)
         self.space, self.worths = new_space(plan.width), np.zeros(CANVAS * CANVAS)
         self.lines: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.taught: list[tuple[NDArray[np.float64], NDArray[np.float32]]] = []  # with random tables
         self.teacher: Policy | None = None
         self.memory = Memory(plan.games, KEPT if self.points is not None else KEPT_RANDOM)
         self.learner = Learner(plan, 0)
@@ -480,6 +483,7 @@ class ValueTraining:
         share = learner.games / max(1, whole)
         taught = (
             self.plan.teacher != ""
+            and self.points is not None
             and learner.number == 0
             and learner.games < 0.7 * (self.attempt_games or 0.1 * whole)
         )
@@ -494,7 +498,10 @@ class ValueTraining:
         step = PART if self.points is not None else SHARED
         for first in range(0, PART, step):
             some = slice(first, first + step)
-            points = self._draw_table() if self.points is None else self.points
+            if self.points is None and self.plan.teacher and share < TAUGHT_UNTIL:
+                points, lines = self._taught_table()
+            else:
+                points = self._draw_table() if self.points is None else self.points
             part[6][some], part[7][some] = relative_points(points)
             part[8][some] = points
             record_games(
@@ -527,6 +534,18 @@ class ValueTraining:
             return np.array([0.0, *(100 * rising / rising.max())])
         low, high = LOWEST_RANDOM, LOWEST_RANDOM + RANDOM_POINTS
         return np.array([0.0, *self.rng.integers(low, high, 9)])
+
+    def _taught_table(self) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """Return ten points and the line table that plays for them; an empty one where the network is to play."""
+        if self.rng.random() >= TAUGHT_SHARE:
+            return self._draw_table(), np.zeros(0, np.float32)
+        if not self.taught:
+            for number in range(TAUGHT_TABLES):
+                points = self._draw_table()
+                table = dict(zip(SCORED, points[1:].tolist(), strict=True))
+                trained = train_lines(table, self.plan.placement, games=TAUGHT_GAMES, seed=self.plan.seed + number)
+                self.taught.append((points, trained.values))
+        return self.taught[int(self.rng.integers(len(self.taught)))]
 
     def net(self, points: NDArray[np.float64]) -> Net:
         """Return the running mean of the network, for a scoring table."""
