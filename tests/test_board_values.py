@@ -32,7 +32,7 @@ from patience_env.deals import named_deals
 from patience_env.env import PatienceEnv
 from patience_env.games.patience_poker import CANVAS, SIDE
 from patience_env.games.poker_hands import SCORED
-from patience_env.training import value_command
+from patience_env.training import mean_values, value_command
 from patience_env.training.cli import main
 from patience_env.training.evaluate import evaluate
 from patience_env.training.value_training import (
@@ -383,6 +383,29 @@ def test_some_tables_of_a_training_rise_with_the_hands(tmp_path: Path) -> None:
     assert drawn[rising, 9].mean() > 5 * drawn[rising, 1].mean()
     assert drawn[~rising].min() == -128
     assert drawn[~rising].max() == 127
+
+
+@pytest.mark.compiled
+def test_the_mean_of_two_networks_is_that_of_their_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = named_deals("validation", 5)
+    monkeypatch.setattr(value_command, "named_deals", lambda _: few)
+    for seed, name in enumerate(("one", "other")):
+        weights = dict(ValueNet(8, seed, conditional=True).named_parameters())
+        facts = {"placement": "fixed", "points": None, "training": {"seed": seed}}
+        save_net(tmp_path / name, net_of(weights, 0.25), facts, conditions_of(weights))
+    folders = [tmp_path / "one", tmp_path / "other"]
+    assert mean_values.main([str(tmp_path / "mean"), *map(str, folders)]) == 0
+    assert "validation deals: " in capsys.readouterr().out
+    (one, told, _), (other, others, _), (net, conditions, facts) = map(load_net, [*folders, tmp_path / "mean"])
+    assert net.w2 == pytest.approx((one.w2 + other.w2) / 2, abs=1e-6)
+    assert conditions.c3 == pytest.approx((told.c3 + others.c3) / 2, abs=1e-6)
+    assert [part["seed"] for part in facts["training"]["mean_of_weights"]] == [0, 1]
+    save_net(tmp_path / "other", other, {"placement": "touching", "points": None}, others)
+    assert mean_values.main([str(tmp_path / "again"), *map(str, folders)]) == 2
+    assert "differ in width, placement or scoring table" in capsys.readouterr().err
+    assert mean_values.main([str(tmp_path / "again"), "one"]) == 2
 
 
 @pytest.mark.compiled
