@@ -133,13 +133,13 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]], courses: Course
         f"![How far the network is ahead, and what training time does]({PICTURE})",
     ]
     if courses:
-        parts = [part for one in courses.values() for part in one if part["seconds"] == CHALLENGE]
         out += ["", "## What training time does", ""]
-        if parts:
-            within = sum(part["short"] <= SMALL for part in parts)
+        for part in next(iter(courses.values()))[:-1]:
+            time = part["seconds"]
+            short = [one["short"] for course in courses.values() for one in course if one["seconds"] == time]
             out += [
-                f"Trained for {CHALLENGE:g} seconds, the line table comes within {SMALL:.0%} of the mean of the one "
-                f"trained longest on {within} of {len(parts)} tables.",
+                f"Trained for {time:g} seconds, the line table comes within {SMALL:.0%} of the mean of the one trained "
+                f"longest on {sum(share <= SMALL for share in short)} of {len(short)} tables.",
                 "",
             ]
         out += ["Mean, and by what share of the mean of the longest training it is short of that, by seconds:", ""]
