@@ -344,7 +344,7 @@ def scores_table(settings: list[dict[str, Any]]) -> list[str]:
             f"| {one['placement']} | {one['scoring']} | {one['deals']:,} | {one['score']['mean']:.2f} +- "
             f"{one['score']['stderr']:.2f} | {spread['50']:.0f} | {spread['5']:.0f} to {spread['95']:.0f} | "
             f"{one['best']:.0f} | {great['points']}+: {100 * great['share']:.2f}% ({100 * low:.2f} to "
-            f"{100 * high:.2f}) | {wins['mean']:.2f} +- {wins['stderr']:.2f} tableaus |"
+            f"{100 * high:.2f}) | {wins['mean']:.3f} +- {wins['stderr']:.3f} |"
         )
         out.append(row + (f" {one['gain']['mean']:.2f} +- {one['gain']['stderr']:.2f} |" if gains else ""))
     return out
