@@ -196,6 +196,9 @@ def draw(tables: list[dict[str, Any]], courses: Courses, path: Path) -> None:
             right.errorbar(*told, [100 * part["short_stderr"] for part in one], capsize=3, label=f"table {number}")
         right.axhline(100 * SMALL, color="black", linestyle="--", linewidth=0.8)
         right.set(xscale="log", xlabel="seconds of training", ylabel="% short of the longest", title="The line table")
+        times = [part["seconds"] for part in next(iter(courses.values()))]
+        right.set_xticks(times, [f"{time:g}" for time in times])
+        right.minorticks_off()
         right.legend()
     picture.savefig(path, dpi=100)
     pyplot.close(picture)
