@@ -396,7 +396,7 @@ class SearchPolicy(Policy):
         width: most candidate cells tried.
         prior: as how many simulated games the opinion of a cell counts; None: 100, or 40 where the network judges.
         depth: how many cards are played in a simulated game before the network judges (two more early in the game).
-        asked: about how many cells the network is asked for each of them; 0: the table plays them, in a third of the time.
+        asked: about how many cells the network is asked for each of them; 0: the table plays them, which is faster.
 
     Raises:
         ValueError: as `LinePolicy`, or a budget that is no positive number, or both given.
