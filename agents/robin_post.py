@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from patience_env.agents.policy import KernelPolicy
+from patience_env.agents.learned import shipped
+from patience_env.agents.policy import KernelPolicy, Policy
 from patience_env.agents.twin_signs import FAR, build, read_heights, waits_for
 from patience_env.cards import EMPTY, PACK, rank_of, suit_of
 from patience_env.games.robin_post import (
@@ -236,6 +237,15 @@ def signs(state, view, signs):  # type: ignore[no-untyped-def]
             signs[15] += 0.1 if wait == FAR else 0.0
 
 
-POLICIES = {"thumb": "ThumbPolicy"}
+def ppo_policy() -> Policy:
+    """Return the agent of `patience train RobinPost-v0 --teacher thumb`.
+
+    It comes with the package: a network that decides among the five actions that the rule of thumb likes best, learned
+    by MaskablePPO (needs the `train` extra).
+    """
+    return shipped("robin_post")
+
+
+POLICIES = {"thumb": "ThumbPolicy", "ppo": "ppo_policy"}
 ROLLOUTS = {"thumb": thumb}
 SIGNS = (SIGN_COUNT, signs)

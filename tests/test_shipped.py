@@ -32,7 +32,7 @@ def test_the_sultans_ppo_plays_above_its_teacher() -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("game", ["Fortress-v0", "Fourteenth-v0"])
+@pytest.mark.parametrize("game", ["RobinPost-v0", "Fortress-v0", "Fourteenth-v0"])
 def test_an_advised_ppo_plays_above_its_adviser(game: str) -> None:
     deals = named_deals("validation")
     ppo, thumb = (evaluate(policy, game, deals) for policy in ("ppo", "thumb"))
