@@ -98,14 +98,14 @@ def test_figures_are_made_and_go_on_after_a_kill(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        figures.poker_figures(tmp_path, 200, 0, 0, show, searched=8, simulations=20)
+        figures.poker_figures(tmp_path, 200, 0, 0, show, searched=60, simulations=3)
     before = parts(tmp_path)
     assert "play fixed american" in before
     made.clear()
-    monkeypatch.setattr(figures, "SEARCHED", 5)
+    monkeypatch.setattr(figures, "SEARCHED", 35)
     monkeypatch.setattr(figures, "BUDGETS", {"american": (8,), "english": (8, 16)})
     told = lambda name, _: made.append(name)  # noqa: E731
-    found = figures.poker_figures(tmp_path, 200, 8, 0, told, searched=8, simulations=20)
+    found = figures.poker_figures(tmp_path, 200, 8, 0, told, searched=60, simulations=3)
     assert "fixed american" not in made
     assert found["play fixed american"] == before["play fixed american"]
     for name, one in found.items():
@@ -113,9 +113,9 @@ def test_figures_are_made_and_go_on_after_a_kill(
             assert sum(line["share_of_lines"] for line in one["lines"].values()) == pytest.approx(1)
             assert sum(one["histogram"]["counts"]) == 200
             assert set(one["lines"]) == set(CATEGORIES)
-    for name in ("searched touching english 20 8", "searched fixed american 20 8"):
-        assert found[name]["deals"] == 8
-        assert found[name]["simulations"] == 20
+    for name in ("searched touching english 3 60", "searched fixed american 3 60"):
+        assert found[name]["deals"] == 60
+        assert found[name]["simulations"] == 3
     assert [part["deals"] for part in found["growth fixed english"]] == [8, 8, 8]
     assert set(found["settled fixed"]["points"]) == set(SCORED)
     assert len(found["settled fixed"]["course"]) == 2
@@ -195,7 +195,8 @@ def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: 
         (["tables", "--seconds", "9", "--long", "9"], "--seconds 9 --long 9 is not allowed"),
         (["tables", "--value", str(MODELS / "value-fixed-english")], "was trained for the scoring table"),
         (["poker", "--deals", "1"], "--deals 1 --search-deals 200 is not"),
-        (["poker", "--deals", "10", "--searched", "11"], "--searched 11 --simulations 20 is not"),
+        (["poker", "--deals", "60", "--searched", "61"], "--searched 61 --simulations 20 is not"),
+        (["poker", "--searched", "49"], "give from 50 up to --deals"),
         (["poker", "--simulations", "0"], "--searched 0 --simulations 0 is not"),
     ],
 )

@@ -42,6 +42,7 @@ from patience_env.training.models import replace_file
 
 FIRST_DEAL = 100_000_000
 DEALS, PART = 100_000, 5_000
+FEWEST = 50  # deals, of which every figure can be told with its error
 PLACEMENTS = ("fixed", "touching")
 TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
@@ -182,7 +183,11 @@ def describe(placement: str, scoring: str, scores: NDArray[Any], hands: NDArray[
             **mean_of(series),
             "distribution": {str(k): int((series == k).sum()) for k in range(int(series.min()), int(series.max()) + 1)},
         },
-        "first_card": {"A23456789TJQK"[rank]: mean_of(scores[: len(ranks)][ranks == rank]) for rank in range(13)},
+        "first_card": {
+            "A23456789TJQK"[rank]: mean_of(scores[: len(ranks)][ranks == rank])
+            for rank in range(13)
+            if (ranks == rank).sum() > 1
+        },
         "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
     }
 
@@ -516,12 +521,15 @@ def command(
     try:
         if subject != "poker":
             raise ValueError(f"there are no figures of {subject!r}: choose poker, tables or winnability")
-        if deals < 2 or search_deals < 0 or search_deals == 1:
-            raise ValueError(f"--deals {deals} --search-deals {search_deals} is not allowed: give at least 2 (or 0)")
-        if searched < 0 or searched == 1 or searched > deals or simulations < 1:
+        if deals < FEWEST or search_deals < 0 or search_deals == 1:
             raise ValueError(
-                f"--searched {searched} --simulations {simulations} is not allowed: give from 2 up to --deals (or 0), "
-                "and at least 1"
+                f"--deals {deals} --search-deals {search_deals} is not allowed: give at least {FEWEST}, and at least 2 "
+                "(or 0)"
+            )
+        if (searched and not FEWEST <= searched <= deals) or simulations < 1:
+            raise ValueError(
+                f"--searched {searched} --simulations {simulations} is not allowed: give from {FEWEST} up to --deals "
+                "(or 0), and at least 1"
             )
         with progress(quiet) as show:
             poker_figures(out, deals, search_deals, seed, show, searched=searched, simulations=simulations)
