@@ -55,7 +55,7 @@ COMMANDS = {
     "render Sultan-v0 --policy greedy --deal 1 --out game.mp4": 'pip install "patience-env[render]"',
     "evaluate Sultan-v0 --policy greedy --first 1 --engine ray": "pip install 'patience-env[ray]'",
     "arrange --deal 7 --prove 1": "pip install 'patience-env[solve]'",
-    "figures poker --deals 10 --search-deals 0 --out figures": "pip install 'patience-env[train]'",
+    "figures poker --deals 50 --search-deals 0 --out figures": "pip install 'patience-env[train]'",
 }
 WITH_RENDER = {
     "render Sultan-v0 --policy greedy --deal 1 --out game.mp4": 'pip install "patience-env[render,video]"',
