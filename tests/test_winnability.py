@@ -110,6 +110,10 @@ def test_shares_come_from_the_letters() -> None:
     assert part["seconds"]["median"] == 0.5
     assert part["policies"]["thumb"]["wins"] == 1
     assert part["limits of unknown"] == [60.0, 4.0]
+    part = winnability.summary({**results, "policies": {"thumb": "+--+", "greedy": "----"}})
+    assert (part["won"]["share"], part["unknown"]["share"], part["resolved"]) == (0.5, 0.0, 0.75)
+    assert part["winnable"] == [wilson(2, 4)[0], wilson(2, 4)[1]]
+    assert part["policies"]["thumb"]["wins"] == 2
 
 
 def test_variants_are_chosen_by_name_or_with_their_game() -> None:

@@ -3,8 +3,8 @@
 The solver (`patience_env.agents.solver`) sees every card, the hidden ones and later shuffles too: the share of deals
 that it wins bounds what any player can win, from above. The results are one JSON file, which is written again and
 again as deals are solved; a command that was killed goes on from there, and so does one with more deals, more time or
-more memory (deals that are won, or proven lost, stay so). Policies play the same deals. A deal that a policy won and
-the solver proved lost would be an error of either: that is checked.
+more memory (deals that are won, or proven lost, stay so). Policies play the same deals. A deal that a policy won is
+won, whatever the solver made of it; if that proved it lost, it would be an error of either: that is checked.
 """
 
 from __future__ import annotations
@@ -203,13 +203,23 @@ def play_deals(case: Case, store: Store, first: int, policies: Sequence[str]) ->
                 raise ValueError(f"{name} won test deal {number} of {case.name}, which the solver proved lost")
 
 
+def known_status(results: Mapping[str, Any]) -> str:
+    """Return a letter a deal: what the solver found, or that a policy won where it found nothing."""
+    won = {i for marks in results["policies"].values() for i, mark in enumerate(marks) if mark == "+"}
+    return "".join(
+        LETTERS["won"] if letter == LETTERS["unknown"] and i in won else letter
+        for i, letter in enumerate(results["status"])
+    )
+
+
 def summary(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the shares of a case with their Wilson intervals."""
     status = results["status"]
     count = len(status)
-    shares: dict[str, Any] = {"deals": count}
+    shares: dict[str, Any] = {"deals": count, "resolved": 1 - status.count(LETTERS["unknown"]) / count}
+    known = known_status(results)
     for name, letter in LETTERS.items():
-        hits = status.count(letter)
+        hits = known.count(letter)
         shares[name] = {"count": hits, "share": hits / count, "interval": wilson(hits, count)}
     won, unknown = shares["won"]["count"], shares["unknown"]["count"]
     shares["winnable"] = [wilson(won, count)[0], wilson(won + unknown, count)[1]]
@@ -251,9 +261,10 @@ def markdown(content: Mapping[str, Any]) -> str:
         "",
         f"Made by `patience figures winnability` (version {head['version']}, solver {head['solver']}) on the first "
         "test deals of each game. The solver sees every card, hidden ones and later shuffles included (in Calculation "
-        "what `open_stock` shows). *Won* was replayed move by move, *lost* is proven by exhaustion, *unknown* is what "
-        "the limits left open. Intervals are Wilson's, 95%; *winnable* runs from the low end of *won* to the high end "
-        "of *won* and *unknown* together. The policies played the same deals without seeing hidden cards.",
+        "what `open_stock` shows). *Won* was replayed move by move or was won by a policy, *lost* is proven by "
+        "exhaustion, *unknown* is what the limits left open. Intervals are Wilson's, 95%; *winnable* runs from the low "
+        "end of *won* to the high end of *won* and *unknown* together. The policies played the same deals without "
+        "seeing hidden cards.",
         "",
         f"| game | deals | won | proven lost | unknown | winnable | {' | '.join(names)} |",
         f"|---|---|---|---|---|---|{'---|' * len(names)}",
@@ -267,8 +278,8 @@ def markdown(content: Mapping[str, Any]) -> str:
         out.append(f"| {' | '.join(cells)} |")
     out += [
         "",
-        "| game | resolved | CPU seconds a resolved deal: median, 95% | all deals together | moves of a win, median | "
-        "limits of the unknown |",
+        "| game | resolved by the solver | CPU seconds a resolved deal: median, 95% | all deals together | "
+        "moves of a win, median | limits of the unknown |",
         "|---|---|---|---|---|---|",
     ]
     for name, part in cases.items():
@@ -276,8 +287,7 @@ def markdown(content: Mapping[str, Any]) -> str:
         spread = "" if times["median"] is None else f"{times['median']:.3f}, {times['95%']:.3f}"
         bound = "" if limits is None else f"{limits[0]:g} s, {limits[1]:g} GiB"
         moves = "" if part["median moves of a win"] is None else str(part["median moves of a win"])
-        resolved = 1 - part["unknown"]["share"]
-        out.append(f"| `{name}` | {resolved:.1%} | {spread} | {times['all']:.0f} s | {moves} | {bound} |")
+        out.append(f"| `{name}` | {part['resolved']:.1%} | {spread} | {times['all']:.0f} s | {moves} | {bound} |")
     out += ["", "![Which deals can be won](winnability.png)"]
     return "\n".join(out) + "\n"
 
