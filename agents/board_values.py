@@ -497,8 +497,7 @@ def try_cell(boards, net, space, cell, card, points):  # type: ignore[no-untyped
     """Return the worth of the first of two boards with a card (0 to 51) on a cell; the second is worked on.
 
     All lines are described anew: a card changes what the lines beside it may hope for, if they want the same cards, and
-    what those that cross its row and column see. (To describe these two alone took half the time and cost 0.8 points
-    of the American table a game.)
+    what those that cross its row and column see. (To describe these two alone takes half the time and plays worse.)
     """
     copy_board(boards[1], boards[0])
     lay(boards[1], cell, card, points)

@@ -203,6 +203,14 @@ def legal_bits(mask, first):  # type: ignore[no-untyped-def]
     return bits
 
 
+@rule
+def nth_one(bits, left):  # type: ignore[no-untyped-def]
+    """Return the number of the bit that is 1 and has `left` lower ones (there must be one)."""
+    for _ in range(left):
+        bits &= bits - 1
+    return lowest_one(bits)
+
+
 def _nth_plainly(mask, left):  # type: ignore[no-untyped-def]
     found = np.flatnonzero(mask)
     return int(found[left]) if 0 <= left < len(found) else -1
@@ -215,9 +223,7 @@ def _nth_in_lanes(mask, left):  # type: ignore[no-untyped-def]
         bits = np.int64(legal_bits(mask, first))
         here = count_ones(bits)
         if left < here:
-            for _ in range(left):
-                bits &= bits - 1
-            return first + lowest_one(bits)
+            return first + nth_one(bits, left)
         left -= here
     return -1
 
@@ -261,9 +267,7 @@ def sample_held(held, bits, actions):  # type: ignore[no-untyped-def]
             one = np.int64(words[word])
             here = count_ones(one)
             if left < here:
-                for _ in range(left):
-                    one &= one - 1
-                actions[row] = LANES * word + lowest_one(one)
+                actions[row] = LANES * word + nth_one(one, left)
                 break
             left -= here
 
