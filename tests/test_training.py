@@ -26,6 +26,7 @@ from patience_env.agents.policy import make_policy
 from patience_env.encoding import observation_space
 from patience_env.env import PatienceEnv
 from patience_env.game import game_ids
+from patience_env.training.advice import NO_ADVICE
 from patience_env.training.curve import command as curve_command
 from patience_env.training.curve import read_curve
 from patience_env.training.networks import FEATURES, AfterstatePolicy, LineFeatures
@@ -58,6 +59,9 @@ def test_every_game_has_settings_and_its_own_override_the_default() -> None:
     assert read_settings(POKER, {"width": 9})["width"] == 9
     assert read_settings("Fortress-v0", taught=True)["ent_coef"] < other["ent_coef"]
     assert read_settings("Fortress-v0", {"ent_coef": 0.5}, taught=True)["ent_coef"] == 0.5
+    assert read_settings("Fortress-v0", {"width": 9})["advice"] == "thumb"
+    assert read_settings("Fortress-v0", {"network": "mlp"})["advice"] == NO_ADVICE
+    assert read_settings("Fortress-v0", {"network": "mlp", "advice": "thumb"})["advice"] == "thumb"
 
 
 @pytest.mark.parametrize(

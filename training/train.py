@@ -25,7 +25,7 @@ from patience_env.game import Game, get_game
 from patience_env.training.advice import MOST_CHOICES, NO_ADVICE, find_adviser
 from patience_env.training.console import FAILED, fail
 from patience_env.training.engines import WorkerError, check_engine, import_ray
-from patience_env.training.models import input_space, is_left_over, network_options, read_facts
+from patience_env.training.models import ADVISED, input_space, is_left_over, network_options, read_facts
 
 CHECKPOINT = "checkpoint.json"
 CURVE = "curve.json"
@@ -91,7 +91,8 @@ _FREE = ("steps", "warm_steps", "evaluate_every", "checkpoint_seconds", "threads
 def read_settings(env_id: str, given: Mapping[str, Any] | None = None, taught: bool = False) -> dict[str, Any]:
     """Return the settings for a game: the YAML's default, its entry for the game, then those given.
 
-    What the YAML holds under `after_teacher` counts only where `taught`: what follows a warm start.
+    What the YAML holds under `after_teacher` counts only where `taught`: what follows a warm start. Its advice does not
+    count for a given network that takes none.
 
     Raises:
         ValueError: an unknown name or a value that is not allowed.
@@ -105,6 +106,8 @@ def read_settings(env_id: str, given: Mapping[str, Any] | None = None, taught: b
     merged = {}
     for part in (*entries, *(after if taught else ()), given or {}):
         merged.update(part)
+    if given and "network" in given and "advice" not in given and merged["network"] not in ADVISED:
+        merged["advice"] = NO_ADVICE
     return {name: _check_setting(name, value) for name, value in merged.items()}
 
 
