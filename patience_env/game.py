@@ -139,6 +139,7 @@ class Game:
         layout: options -> Layout.
         configure: (row, options) -> None; writes the options into the fields of a zeroed state row.
         deal, legal, play, is_won, observe, determinize, forfeit: the compiled rules (see `patience_env.verbs`).
+        mark_legal: None, or a rule that a batch uses instead of `legal`: it writes the same, and a bit for each action.
         describe: (row, action) -> str; what an action does, for people.
         table: row -> {place: cards}; the position as text, bottom card first, `??` for cards the player may not know.
         from_table: (row, table, generator) -> None; the reverse, into a configured row; cards that the table leaves
@@ -166,6 +167,7 @@ class Game:
     scores: bool = False
     picture: Callable[[Any], Picture | None] = the_table_itself
     forfeit: Callable[..., Any] = ends_the_episode
+    mark_legal: Callable[..., Any] | None = None
 
     def __reduce__(self) -> tuple[Callable[[Entry], Game], tuple[Entry]]:
         """Pickle by name: the functions are those of the game's module."""

@@ -11,7 +11,7 @@ from patience_env.deals import advance, bits_at
 from patience_env.encoding import write_planes
 from patience_env.jit import JIT, kernel, rule
 from patience_env.lanes import LANES, count_ones, lowest_one, ones, pack_row
-from patience_env.verbs import deal, determinize, forfeit, is_won, legal, observe, play
+from patience_env.verbs import deal, determinize, forfeit, holds_legal, is_won, mark_legal, observe, play
 
 OVER = 1
 ILLEGAL = 2
@@ -57,13 +57,15 @@ def move(state, held, mode, number, action):  # type: ignore[no-untyped-def]
 
 
 @rule
-def mark(state, mask, bits):  # type: ignore[no-untyped-def]
+def mark(state, mask, held, bits):  # type: ignore[no-untyped-def]
     """Write the legal actions, none where the game is forfeited; return how many they are."""
-    count = legal(state, mask)
+    count = mark_legal(state, mask, held)
     if bits & OVER:
         count = 0
         for i in range(mask.shape[0]):
             mask[i] = 0
+        for word in range(held.shape[0]):
+            held[word] = 0
     return count
 
 
@@ -110,7 +112,7 @@ def advance_rows(  # type: ignore[no-untyped-def]
             mask = masks[row]
             if mode != LOOK:
                 bits = int(status[row])
-                count = mark(state, mask, bits)
+                count = mark(state, mask, held[row], bits)
                 if count == 0:
                     bits |= OVER
                 if sizes[2] and not bits & ILLEGAL:
@@ -125,7 +127,8 @@ def advance_rows(  # type: ignore[no-untyped-def]
             observe(state, places)
         for row in range(start, end):
             if modes[row] != IDLE:
-                pack_row(held, masks, row)
+                if not holds_legal(states[row]):
+                    pack_row(held, masks, row)
                 if scratch.shape[1] > 0:
                     write_planes(observations[row], scratch[row - start], int(sizes[0]), int(sizes[1]))
     return seen

@@ -231,74 +231,177 @@ def _ranks(builder: Any, codes: Any) -> Any:
     return rank
 
 
-def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int | None) -> Any:
-    """Return `mark(target, to, cards, at)` for these couples of places (`LANES` couples or more, places below `LANES`).
+def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> Any:
+    """Return `mark(target, to, held, cards, at)` for these couples of places (`LANES` or more, places below `LANES`).
 
     It writes a byte a couple from `target[to]` on, 1 where the ranks of the cards on its two places add up to `total`
-    (more than 13, so that an empty place makes none) or, without a total, where both places hold a card, else 0, and
-    returns the number of ones. `to` and `at` are uint64; `LANES` card codes are read from `cards[at]` on.
+    (more than 13, so that an empty place makes none), else 0, and the same as bits, `LANES` a word, from `held[0]` (an
+    array of uint32) on, and returns the number of ones. `to` and `at` are uint64; `LANES` card codes are read from
+    `cards[at]` on.
     """
     couples = len(firsts)
 
     @intrinsic
-    def mark(typing_context, target, to, cards, at):  # type: ignore[no-untyped-def]
+    def mark(typing_context, target, to, held, cards, at):  # type: ignore[no-untyped-def]
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kinds = signature.args
-            codes = builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1)
-            if total is None:
-                values = builder.zext(builder.icmp_unsigned("!=", codes, _all(0)), _BYTES)
-            else:
-                values = _ranks(builder, codes)
+            values = _ranks(builder, builder.load(_pointer(context, builder, kinds[3], args[3], args[4]), align=1))
+            kept = context.make_array(kinds[2])(context, builder, args[2]).data
             lanes, count = ir.VectorType(ir.IntType(32), LANES), ir.Constant(ir.IntType(32), 0)
-            done = 0
-            while done < couples:
-                start = min(done, couples - LANES)  # the last lanes lie over some of those before
+            for word in range(-(-couples // LANES)):
+                start = min(LANES * word, couples - LANES)  # the last lanes lie over some of those before
                 first, second = (
                     builder.shuffle_vector(values, values, ir.Constant(lanes, list(places[start : start + LANES])))
                     for places in (firsts, seconds)
                 )
-                found = builder.icmp_unsigned("==", builder.add(first, second), _all(2 if total is None else total))
+                found = builder.icmp_unsigned("==", builder.add(first, second), _all(total))
                 place = builder.add(args[1], ir.Constant(ir.IntType(64), start))
                 builder.store(
                     builder.zext(found, _BYTES), _pointer(context, builder, kinds[0], args[0], place), align=1
                 )
-                bits = builder.lshr(builder.bitcast(found, ir.IntType(32)), ir.Constant(ir.IntType(32), done - start))
+                bits = builder.bitcast(found, ir.IntType(32))
+                if start < LANES * word:
+                    bits = builder.lshr(bits, ir.Constant(ir.IntType(32), LANES * word - start))
+                builder.store(bits, builder.gep(kept, [ir.Constant(ir.IntType(64), word)]))
                 count = builder.add(count, builder.ctpop(bits))
-                done = start + LANES
             return builder.zext(count, ir.IntType(64))
 
-        return types.int64(target, types.uint64, cards, types.uint64), generate
+        return types.int64(target, types.uint64, held, cards, types.uint64), generate
 
-    def mark_plainly(target, to, cards, at):  # type: ignore[no-untyped-def]
+    def mark_plainly(target, to, held, cards, at):  # type: ignore[no-untyped-def]
         codes = np.asarray(cards[at:]).astype(np.int64)
-        values = (codes != 0).astype(np.int64) if total is None else np.where(codes == 0, 0, (codes - 1) % 13 + 1)
-        found = values[list(firsts)] + values[list(seconds)] == (2 if total is None else total)
+        values = np.where(codes == 0, 0, (codes - 1) % 13 + 1)
+        found = values[list(firsts)] + values[list(seconds)] == total
         target[to : to + couples] = found
+        for word in range(-(-couples // LANES)):
+            held[word] = sum(1 << i for i, one in enumerate(found[LANES * word : LANES * (word + 1)].tolist()) if one)
         return int(np.count_nonzero(found))
 
     return mark if JIT else mark_plainly
 
 
-@intrinsic
-def _stack_words(typing_context):  # type: ignore[no-untyped-def]
-    """Return an array of `LANES` numbers (int32) on the stack of the calling function, contents arbitrary."""
-    kind = types.Array(types.int32, 1, "C")
+def triangle_holder(size: int, first: int) -> Any:
+    """Return `hold(held, rows)`: it writes a bit for each couple (i, j) of numbers below `size` (to `LANES`), i < j.
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        room = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(32), LANES))
-        array = context.make_array(kind)(context, builder)
-        size = context.get_constant(types.intp, 4)
-        populate_array(
-            array,
-            data=builder.bitcast(room, array.data.type),
-            shape=[context.get_constant(types.intp, LANES)],
-            strides=[size],
-            itemsize=size,
-            meminfo=None,
-        )
-        return array._getvalue()
+    They stand in the order (0, 1), (0, 2), ..., (1, 2), ... from bit `first` of `held` on, `LANES` in each of its words
+    (uint32): the one that `rows[i]` (int32, not below 0, no bits from `size` on) has at j. Lower bits of the first word
+    are kept, others of the words that are written become 0. Returns the number of ones.
+    """
+    begins = [first]
+    for i in range(size - 1):
+        begins.append(begins[-1] + size - 1 - i)
+    end = -(-begins.pop() // LANES)
 
-    return kind(), generate
+    @intrinsic
+    def hold(typing_context, held, rows):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, source = (
+                context.make_array(kind)(context, builder, value).data
+                for kind, value in zip(signature.args, args, strict=True)
+            )
+
+            def number(value: int, width: int = 64) -> Any:
+                return ir.Constant(ir.IntType(width), value)
+
+            words: list[Any] = [None] * end
+            words[first // LANES] = builder.and_(
+                builder.load(builder.gep(to, [number(first // LANES)])), number((1 << first % LANES) - 1, 32)
+            )
+            for i, begin in enumerate(begins):
+                bits = builder.lshr(builder.load(builder.gep(source, [number(i)])), number(i + 1, 32))
+                word, shift = divmod(begin, LANES)
+                for part in (word, word + 1):
+                    if part == word:
+                        piece = builder.shl(bits, number(shift, 32))
+                    elif shift + size - 1 - i > LANES:
+                        piece = builder.lshr(bits, number(LANES - shift, 32))
+                    else:
+                        break
+                    words[part] = piece if words[part] is None else builder.or_(words[part], piece)
+            kept = builder.and_(words[first // LANES], number((1 << LANES) - (1 << first % LANES), 32))
+            count = builder.ctpop(kept)
+            for word in range(first // LANES, end):
+                builder.store(words[word], builder.gep(to, [number(word)]))
+                if word > first // LANES:
+                    count = builder.add(count, builder.ctpop(words[word]))
+            return builder.zext(count, ir.IntType(64))
+
+        return types.int64(held, rows), generate
+
+    def hold_plainly(held, rows):  # type: ignore[no-untyped-def]
+        bits = int(held[first // LANES]) & ((1 << first % LANES) - 1)
+        count = 0
+        for i, begin in enumerate(begins):
+            found = int(rows[i]) >> (i + 1)
+            bits |= found << (begin - first // LANES * LANES)
+            count += found.bit_count()
+        for word in range(first // LANES, end):
+            held[word] = bits & ((1 << LANES) - 1)
+            bits >>= LANES
+        return count
+
+    return hold if JIT else hold_plainly
+
+
+def word_smearer(steps: Sequence[tuple[int, int]], count: int) -> Any:
+    """Return `smear(target, source)` for `count` words (int32, to `HALF`) of arrays that have `HALF` or more each.
+
+    Each word of the target becomes the union of the source's word moved by each step: (by how many bits to the left,
+    not by 0; which bits to keep). Further words of the target, up to `HALF`, get arbitrary contents.
+    """
+
+    @intrinsic
+    def smear(typing_context, target, source):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            lanes = ir.VectorType(ir.IntType(32), HALF)
+            to, at = (
+                builder.bitcast(context.make_array(kind)(context, builder, value).data, lanes.as_pointer())
+                for kind, value in zip(signature.args, args, strict=True)
+            )
+            value = builder.load(at, align=4)
+            union = ir.Constant(lanes, [0] * HALF)
+            for step, kept in steps:
+                shift = builder.shl if step > 0 else builder.lshr
+                moved = shift(value, ir.Constant(lanes, [abs(step)] * HALF))
+                union = builder.or_(union, builder.and_(moved, ir.Constant(lanes, [kept] * HALF)))
+            builder.store(union, to, align=4)
+            return context.get_dummy_value()
+
+        return types.void(target, source), generate
+
+    def smear_plainly(target, source):  # type: ignore[no-untyped-def]
+        for i in range(count):
+            word = int(source[i])
+            target[i] = 0
+            for step, kept in steps:
+                target[i] |= (word << step if step > 0 else word >> -step) & kept
+
+    return smear if JIT else smear_plainly
+
+
+def _stack_array(entry: Any) -> Any:
+    """Return an intrinsic: `LANES` numbers of a type of 32 bits on the stack of the calling function."""
+    kind = types.Array(entry, 1, "C")
+
+    @intrinsic
+    def stack_array(typing_context):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            room = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(32), LANES))
+            array = context.make_array(kind)(context, builder)
+            size = context.get_constant(types.intp, 4)
+            populate_array(
+                array,
+                data=builder.bitcast(room, array.data.type),
+                shape=[context.get_constant(types.intp, LANES)],
+                strides=[size],
+                itemsize=size,
+                meminfo=None,
+            )
+            return array._getvalue()
+
+        return kind(), generate
+
+    return stack_array
 
 
 @intrinsic
@@ -448,6 +551,11 @@ def _words_plainly():  # type: ignore[no-untyped-def]
     return np.zeros(LANES, np.int32)
 
 
+def _bit_words_plainly():  # type: ignore[no-untyped-def]
+    """Return `LANES` words for bits (uint32, contents arbitrary) that last until the calling function returns."""
+    return np.zeros(LANES, np.uint32)
+
+
 def _meeting_plainly(words, bits, others, other_bits):  # type: ignore[no-untyped-def]
     """Return `LANES` bits, the lowest for `words[0]`: 1 where `words & bits` or `others & other_bits` is not 0."""
     meet = (words[:LANES] & int(bits)) | (others[:LANES] & int(other_bits))
@@ -534,6 +642,7 @@ count_ones: Any = _count_in_lanes if JIT else _count_plainly
 lowest_one: Any = _lowest_in_lanes if JIT else _lowest_plainly
 ones: Any = _marked_in_lanes if JIT else _marked_plainly
 write_bits: Any = _spread_in_lanes if JIT else _spread_plainly
-words: Any = _stack_words if JIT else _words_plainly
+words: Any = _stack_array(types.int32) if JIT else _words_plainly
+bit_words: Any = _stack_array(types.uint32) if JIT else _bit_words_plainly
 meeting: Any = _meeting_in_lanes if JIT else _meeting_plainly
 pack_row: Any = _pack_in_lanes if JIT else _pack_plainly

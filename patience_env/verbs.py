@@ -7,13 +7,14 @@ a record array. The argument names are part of the contract, since Numba matches
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from numba import from_dtype
 
 from patience_env import jit
 
-VERBS = ("deal", "legal", "play", "is_won", "observe", "determinize", "forfeit")
+VERBS = ("deal", "legal", "mark_legal", "holds_legal", "play", "is_won", "observe", "determinize", "forfeit")
 
 _BY_FIELDS: dict[tuple[str, ...], Any] = {}
 _BY_TYPE: dict[Any, Any] = {}
@@ -54,6 +55,17 @@ def legal(state: Any, mask: Any) -> int:
     return int(rules_of(state).legal(state, mask))
 
 
+def mark_legal(state: Any, mask: Any, held: Any) -> int:
+    """Do as `legal`; where `holds_legal`, write a bit for each action too, 32 in a word, into `held` (uint32)."""
+    game = rules_of(state)
+    return int(game.legal(state, mask) if game.mark_legal is None else game.mark_legal(state, mask, held))
+
+
+def holds_legal(state: Any) -> bool:
+    """Tell whether `mark_legal` of the game writes bits."""
+    return rules_of(state).mark_legal is not None
+
+
 def play(state: Any, action: int) -> float:
     """Play a legal action and return the reward."""
     return float(rules_of(state).play(state, action))
@@ -79,14 +91,44 @@ def forfeit(state: Any) -> bool:
     return bool(rules_of(state).forfeit(state))
 
 
-def _chooser(name: str) -> Any:
+@jit.rule
+def _true(state):  # type: ignore[no-untyped-def]
+    return True
+
+
+@jit.rule
+def _false(state):  # type: ignore[no-untyped-def]
+    return False
+
+
+@cache
+def _legal_alone(rules: Any) -> Any:
+    """Return what `mark_legal` does in a game that writes no bits."""
+
+    @jit.rule
+    def legal_alone(state, mask, held):  # type: ignore[no-untyped-def]
+        return rules(state, mask)
+
+    return legal_alone
+
+
+def _rule(game: Any, verb: str) -> Any:
+    """Return the compiled rule of a game for a verb."""
+    if verb == "mark_legal":
+        return game.mark_legal or _legal_alone(game.legal)
+    if verb == "holds_legal":
+        return _false if game.mark_legal is None else _true
+    return getattr(game, verb)
+
+
+def _chooser(verb: str) -> Any:
     def choose(state: Any) -> Any:
         game = game_of_type(state)
-        return None if game is None else getattr(game, name)
+        return None if game is None else _rule(game, verb)
 
     return choose
 
 
 if jit.JIT:
-    for _verb in (deal, legal, play, is_won, observe, determinize, forfeit):
+    for _verb in (deal, legal, mark_legal, holds_legal, play, is_won, observe, determinize, forfeit):
         jit.dispatch(_verb, _chooser(_verb.__name__))

@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 
 from patience_env.kernels import any_held, count_legal, hold_rows, is_held, nth_legal, sample, sample_held, show_rows
-from patience_env.lanes import LANES, copy_few
+from patience_env.lanes import HALF, LANES, copy_few, triangle_holder, word_smearer
 
 
 @njit
@@ -91,3 +91,42 @@ def test_a_few_bytes_are_copied_and_none_beside_them(length: int) -> None:
     assert (target[40 : 40 + length] == source[50 : 50 + length]).all()
     assert (target[:40] == 77).all()
     assert (target[40 + length :] == 77).all()
+
+
+@pytest.mark.parametrize(("size", "first"), [(2, 0), (5, 3), (25, 100), (32, 31), (32, 64)])
+def test_couples_are_held_in_their_order_and_lower_bits_stay(size: int, first: int) -> None:
+    hold = triangle_holder(size, first)
+
+    @njit
+    def held_rows(held: Any, rows: Any) -> Any:
+        return hold(held, rows)
+
+    rng = np.random.default_rng(size)
+    couples = [(i, j) for i in range(size) for j in range(i + 1, size)]
+    for share in (0.0, 0.3, 1.0):
+        table = rng.random((size, size)) < share
+        table[:, 31:] = False  # a bit there would make a word negative
+        rows = np.zeros(LANES, np.int32)
+        rows[:size] = [sum(1 << int(j) for j in np.flatnonzero(row)) for row in table]
+        held = np.full(20, 2**32 - 1, np.uint32)
+        assert held_rows(held, rows) == sum(table[couple] for couple in couples)
+        bits = np.unpackbits(held.view(np.uint8), bitorder="little")
+        end = first + len(couples)
+        assert bits[:first].all()
+        assert bits[first:end].tolist() == [table[couple] for couple in couples]
+        assert not bits[end : -(-end // LANES) * LANES].any()
+        assert bits[-(-end // LANES) * LANES :].all()
+
+
+def test_words_are_the_union_of_their_moved_bits() -> None:
+    smear = word_smearer([(1, 0b1110), (-2, 0b0111), (30, 1 << 30)], 3)
+
+    @njit
+    def smeared(target: Any, source: Any) -> None:
+        smear(target, source)
+
+    source, target = np.zeros(HALF, np.int32), np.full(HALF + 1, 7, np.int32)
+    source[:3] = 0b0001, 0b1100, 0b1111_1111
+    smeared(target, source)
+    assert target[:3].tolist() == [0b0010 | 1 << 30, 0b1011, 0b1111 | 1 << 30]
+    assert target[HALF] == 7

@@ -83,6 +83,7 @@ def test_plays_exactly_as_single_environments(game_id: str, options: dict[str, A
             assert value.dtype == their_value.dtype
             assert (value == their_value).all(), name
         assert_infos_alike(infos, their_infos, count)
+        assert (ours.action_masks() == infos["action_mask"]).all()
         ended = results[1] | results[2]
         episodes += int(ended.sum())
     assert episodes >= count

@@ -51,7 +51,19 @@ from patience_env.cards import EMPTY, PACK, RANKS, card_code, card_text
 from patience_env.deals import reshuffle, shuffle
 from patience_env.game import Counter, Game, Layout, Option, Spot, Table, one_of, whole_number
 from patience_env.jit import helper, rule
-from patience_env.lanes import LANES, copy_bytes, count_ones, lowest_one, meeting, pair_marker, words, write_bits
+from patience_env.lanes import (
+    LANES,
+    bit_words,
+    copy_bytes,
+    count_ones,
+    lowest_one,
+    meeting,
+    pair_marker,
+    triangle_holder,
+    word_smearer,
+    words,
+    write_bits,
+)
 
 SIDE = 5
 PLACES = 25
@@ -73,6 +85,8 @@ LINE = np.array(
 )
 MOST_AT_ONCE = 8  # fourteens that a card can have part in: there are four places in its row, and four in its column
 ALL_PLACES = (1 << PLACES) - 1
+REST = ACTIONS % LANES
+WORDS = ACTIONS // LANES + 1  # words of `LANES` bits, one an action
 # The same in the words of `lanes`, with nothing at places that do not exist.
 LINES = np.array([*LINE, *[0] * (LANES - PLACES)], np.int32)
 # The rank of each card code; 0 for an empty place, which makes no fourteen.
@@ -165,35 +179,54 @@ def fourteens_at(state, place):  # type: ignore[no-untyped-def]
 
 
 _mark_couples = pair_marker(FIRST[:PAIRS].tolist(), SECOND[:PAIRS].tolist(), SUM)
-_mark_cards = pair_marker(FIRST[PAIRS:].tolist(), SECOND[PAIRS:].tolist(), None)
+_hold_swaps = triangle_holder(PLACES, PAIRS)
+# What lies k to the right or the left of a place in its row, and what lies k above or below it.
+_IN_ROW = [
+    (way * k, sum(1 << p for p in range(PLACES) if 0 <= p % SIDE - way * k < SIDE))
+    for k in range(1, SIDE)
+    for way in (1, -1)
+]
+_write_near = word_smearer(_IN_ROW + [(way * SIDE * k, ALL_PLACES) for k in range(1, SIDE) for way in (1, -1)], SUM + 1)
 
 
 @rule
-def mark_fourteens(state, mask):  # type: ignore[no-untyped-def]
+def mark_fourteens(state, mask, held):  # type: ignore[no-untyped-def]
     """Mark the fourteens among the first hundred actions; return how many they are."""
-    return _mark_couples(mask, np.uint64(0), state.cells, np.uint64(0))
+    return _mark_couples(mask, np.uint64(0), held, state.cells, np.uint64(0))
 
 
 @rule
-def clear_swaps(mask):  # type: ignore[no-untyped-def]
+def clear_swaps(mask, held):  # type: ignore[no-untyped-def]
     """Mark no swap."""
     for action in range(PAIRS, ACTIONS, LANES):
         write_bits(mask, min(action, ACTIONS - LANES), 0)
+    for word in range(PAIRS // LANES + 1, WORDS):
+        held[word] = 0
 
 
 @rule
-def mark_swaps(mask, first, seconds):  # type: ignore[no-untyped-def]
-    """Mark the swaps of a place with later ones (a bit each).
+def mark_swaps(mask, held, seconds):  # type: ignore[no-untyped-def]
+    """Mark the swaps of each place with those later ones that have a bit in `seconds`; return how many they are.
 
-    The entries of the next place are written over too, where there are such, and must be written later.
+    There is no fourteen among the first hundred actions, whose last entries are written anew.
     """
-    action = PAIRS + first * (2 * PLACES - 1 - first) // 2
-    bits = seconds >> (first + 1)
-    if action + LANES <= ACTIONS:
-        write_bits(mask, action, bits)
-    else:
-        for i in range(PLACES - 1 - first):
-            mask[np.uint64(action + i)] = (bits >> i) & 1
+    count = _hold_swaps(held, seconds)
+    for word in range(PAIRS // LANES, ACTIONS // LANES):
+        write_bits(mask, LANES * word, held[word])
+    write_bits(mask, ACTIONS - LANES, (int(held[WORDS - 2]) >> (LANES - REST)) | (int(held[WORDS - 1]) << REST))
+    return count
+
+
+@rule
+def mark_all_swaps(mask, held):  # type: ignore[no-untyped-def]
+    """Mark every swap of two places, where there is no fourteen; return how many they are."""
+    held[PAIRS // LANES] = (1 << LANES) - (1 << PAIRS % LANES)
+    for word in range(PAIRS // LANES + 1, ACTIONS // LANES):
+        held[word] = (1 << LANES) - 1
+    held[ACTIONS // LANES] = (1 << REST) - 1
+    for action in range(PAIRS, ACTIONS, LANES):
+        write_bits(mask, min(action, ACTIONS - LANES), (1 << LANES) - 1)
+    return ACTIONS - PAIRS
 
 
 @helper
@@ -253,9 +286,10 @@ def every_swap_begins(state, cards):  # type: ignore[no-untyped-def]
     of two ranks if they are all of one rank, or all that have three cards in line; of sevens, all but one, or the same.
     `cards` holds a bit for each place with a card.
     """
-    joined = 0
-    for place in range(PLACES):
-        joined |= (1 if count_ones(LINE[place] & cards) > 2 else 0) << place
+    joined = np.int64(ALL_PLACES)
+    if cards != ALL_PLACES:
+        for place in range(PLACES):
+            joined ^= (0 if count_ones(LINE[place] & cards) > 2 else 1) << place
     fewest = 0
     for rank in range(1, SUM // 2):
         ones, others = np.int64(state.have[rank]), np.int64(state.have[SUM - rank])
@@ -266,16 +300,21 @@ def every_swap_begins(state, cards):  # type: ignore[no-untyped-def]
 
 
 @helper
-def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
+def mark_first_swaps(state, mask, held):  # type: ignore[no-untyped-def]
     """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are."""
     cards = ~np.int64(state.have[0]) & ALL_PLACES
-    if every_swap_begins(state, cards):
-        return _mark_cards(mask, np.uint64(PAIRS), state.cells, np.uint64(0))
+    every = every_swap_begins(state, cards)
+    if every and cards == ALL_PLACES:
+        return mark_all_swaps(mask, held)
+    seconds = words()
+    if every:
+        for place in range(PLACES):
+            seconds[place] = cards if (cards >> place) & 1 else 0
+        return mark_swaps(mask, held, seconds)
     wanted = words()
     for place in range(PLACES):
         wanted[place] = partners_of(state, place)
-    clear_swaps(mask)
-    count = 0
+        seconds[place] = 0
     firsts = cards
     while firsts:
         first = lowest_one(firsts)
@@ -288,62 +327,121 @@ def mark_first_swaps(state, mask):  # type: ignore[no-untyped-def]
             if not can_be_completed(wanted, cards, first, second):
                 begins &= ~(1 << second)
             others &= others - 1
-        count += count_ones(begins)
-        mark_swaps(mask, first, begins)
-    return count
+        seconds[first] = begins
+    return mark_swaps(mask, held, seconds)
+
+
+@rule
+def reach_lines(lines, partners):  # type: ignore[no-untyped-def]
+    """Write for each place the partners (a bit each) of the cards in its row and its column, without its own."""
+    for row in range(SIDE):
+        at = SIDE * row
+        a, b, c, d, e = partners[at], partners[at + 1], partners[at + 2], partners[at + 3], partners[at + 4]
+        lines[at], lines[at + 1], lines[at + 2] = b | c | d | e, a | c | d | e, a | b | d | e
+        lines[at + 3], lines[at + 4] = a | b | c | e, a | b | c | d
+    for at in range(SIDE):
+        a, b, c, d, e = partners[at], partners[at + 5], partners[at + 10], partners[at + 15], partners[at + 20]
+        lines[at] |= b | c | d | e
+        lines[at + 5] |= a | c | d | e
+        lines[at + 10] |= a | b | d | e
+        lines[at + 15] |= a | b | c | e
+        lines[at + 20] |= a | b | c | d
 
 
 @helper
-def mark_second_swaps(state, mask):  # type: ignore[no-untyped-def]
+def add_swaps_elsewhere(state, seconds, busy):  # type: ignore[no-untyped-def]
+    """Add for each place the others whose swap with it leaves one of the fourteens in the square alone.
+
+    `busy` has a bit for each place that has part in a fourteen.
+    """
+    fewer = words()  # at n: a bit for each place that has part in fewer than n fourteens
+    fewer[0] = 0
+    fewer[1] = ~busy & ALL_PLACES
+    for number in range(2, MOST_AT_ONCE + 2):
+        fewer[number] = 0
+    twice = 0
+    left = busy
+    while left:
+        place = lowest_one(left)
+        parts = count_ones(fourteens_at(state, place))
+        fewer[parts + 1] |= 1 << place
+        twice += parts
+        left &= left - 1
+    for number in range(2, MOST_AT_ONCE + 2):
+        fewer[number] |= fewer[number - 1]
+    of_others = np.int64(fewer[min(twice // 2, MOST_AT_ONCE + 1)])
+    for place in range(PLACES):
+        seconds[place] |= 0 if (busy >> place) & 1 else of_others
+    left = busy
+    while left:
+        place = lowest_one(left)
+        idle = twice // 2 - count_ones(fourteens_at(state, place))
+        seconds[place] |= fewer[min(idle, MOST_AT_ONCE + 1)]
+        left &= left - 1
+
+
+@helper
+def mark_second_swaps(state, mask, held):  # type: ignore[no-untyped-def]
     """Mark the swaps that complete an exchange: of two other places, with a fourteen in the end; count them.
 
     A fourteen lies there in the end if the two make one (and are in line, as they stay), if one of those that lie there
-    now has no part in the swap, or if the swap brings either card into line with a third that it makes one with.
+    now has no part in the swap, or if the swap brings either card into line with a third that it makes one with: the
+    second place's card is a partner of one in the first place's lines, or the second place lies in the lines of a
+    partner of the first place's card.
     """
-    wanted = words()
-    twice = 0
+    near = words()  # at a rank: the places in whose lines there is a card of it
+    _write_near(near, state.have)
+    near[SUM // 2] = 0  # a seven is no partner of its own
+    partners, seconds = words(), words()
+    busy = np.int64(0)
     for place in range(PLACES):
-        wanted[place] = partners_of(state, place)
-        twice += count_ones(wanted[place] & LINE[place])
-    fewer = words()  # at n: a bit for each place that has part in fewer than n fourteens
-    fewer[0] = 0
-    if twice:
-        for number in range(1, MOST_AT_ONCE + 2):
-            fewer[number] = 0
-        for place in range(PLACES):
-            fewer[count_ones(wanted[place] & LINE[place]) + 1] |= 1 << place
-        for number in range(1, MOST_AT_ONCE + 2):
-            fewer[number] |= fewer[number - 1]
-    clear_swaps(mask)
-    count = 0
-    firsts = ~np.int64(state.swapped | state.have[0]) & ALL_PLACES
-    while firsts:
-        first = lowest_one(firsts)
-        firsts &= firsts - 1
-        at_first = wanted[first] & LINE[first]
-        idle = min(twice // 2 - count_ones(at_first), MOST_AT_ONCE + 1)
-        good = (at_first | swaps_that_meet(wanted, first) | fewer[idle]) & firsts
-        count += count_ones(good)
-        mark_swaps(mask, first, good)
+        partners[place] = partners_of(state, place)
+    reach_lines(seconds, partners)
+    for place in range(PLACES):
+        made = partners[place] & LINE[place]
+        busy |= (1 if made else 0) << place
+        seconds[place] |= near[SUM - RANK[state.cells[place]]] | made
+    sevens = np.int64(state.have[SUM // 2])
+    while sevens:
+        first = lowest_one(sevens)
+        sevens &= sevens - 1
+        others = np.int64(partners[first])
+        while others:
+            seconds[first] |= LINE[lowest_one(others)]
+            others &= others - 1
+    if busy:
+        add_swaps_elsewhere(state, seconds, busy)
+    movable = ~np.int64(state.swapped | state.have[0]) & ALL_PLACES
+    for place in range(PLACES):
+        seconds[place] &= movable if (movable >> place) & 1 else 0
+    return mark_swaps(mask, held, seconds)
+
+
+@helper
+def mark_legal(state, mask, held):  # type: ignore[no-untyped-def]
+    """Mark the fourteens or, where there is none, the swaps that an exchange allows; return how many they are.
+
+    Each is marked twice: by a byte of the mask, and by a bit (see `patience_env.verbs.mark_legal`). With four cards no
+    exchange is possible: two swaps leave each couple of partners on its own two places or on the other couple's, and
+    neither are in line.
+    """
+    if state.swapped:
+        for action in range(PAIRS):
+            mask[action] = 0
+        for word in range(PAIRS // LANES + 1):
+            held[word] = 0
+        return mark_second_swaps(state, mask, held)
+    count = mark_fourteens(state, mask, held)
+    if count == 0 and state.left != 0 and state.turned - state.withdrawn > 4:
+        return mark_first_swaps(state, mask, held)
+    clear_swaps(mask, held)
     return count
 
 
 @helper
 def legal(state, mask):  # type: ignore[no-untyped-def]
-    """Mark the fourteens or, where there is none, the swaps that an exchange allows; return how many they are.
-
-    With four cards no exchange is possible: two swaps leave each couple of partners on its own two places or on the
-    other couple's, and neither are in line.
-    """
-    if state.swapped:
-        for action in range(PAIRS):
-            mask[action] = 0
-        return mark_second_swaps(state, mask)
-    count = mark_fourteens(state, mask)
-    if count == 0 and state.left != 0 and state.turned - state.withdrawn > 4:
-        return mark_first_swaps(state, mask)
-    clear_swaps(mask)
-    return count
+    """Mark the legal actions by a byte each; return how many they are."""
+    return mark_legal(state, mask, bit_words())
 
 
 @helper
@@ -607,6 +705,7 @@ GAME = Game(
     configure=configure,
     deal=deal,
     legal=legal,
+    mark_legal=mark_legal,
     play=play,
     is_won=is_won,
     observe=observe,
