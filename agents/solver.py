@@ -20,6 +20,9 @@ searched. The order of search changes nothing in what is proven.
 
 A position is kept as its parent and one move (twelve bytes beside its key); it is found again by playing the moves from
 the nearest ancestor among those lately looked at.
+
+After the first thousand positions, and now and then from there on, it plays games as the rule of thumb advises
+(`patience_env.agents.guided`): they prove nothing, but find most of the wins of long games.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patience_env import jit
-from patience_env.agents.solver_verbs import RANKS, STAGES, add_hooks, candidates, fingerprint, forced, promise
+from patience_env.agents.guided import GuidedGames
+from patience_env.agents.solver_verbs import RANKS, STAGES, add_hooks, candidates, fingerprint, forced, like, promise
 from patience_env.deals import check_deal
 from patience_env.env import PatienceEnv
 from patience_env.game import Game, get_game, max_episode_steps
@@ -42,7 +46,7 @@ from patience_env.table import Rows
 from patience_env.verbs import is_won, play
 
 # Raised whenever an answer within the same limits may change: results tell it.
-SOLVER = 1
+SOLVER = 2
 RUNNING, WON, EXHAUSTED, FULL = range(4)
 # What `facts` holds.
 NODES, EXPANDED, STAGE, OPEN, WINNER, CUT, LONGEST, PLACES_USED = range(8)
@@ -53,6 +57,9 @@ SLOTS_A_NODE = 1.4
 LONG_GAME = 20_000  # moves, where the game itself has no limit
 SLICE_SECONDS = 0.1
 FIRST_BUDGET = 1000 if jit.JIT else 20  # positions looked at before time is first taken
+FIRST_GUIDED = 1000  # positions met before the first guided games
+MOST_APART = 20_000  # positions met between guided games
+GUIDED_MOVES = 10  # moves of guided games for each position met
 NONE = -1
 
 Status = Literal["won", "lost", "unknown"]
@@ -221,11 +228,17 @@ def explore(  # type: ignore[no-untyped-def]
     facts,
     longest,
     budget,
+    enough,
 ):
-    """Look at up to `budget` open positions; return RUNNING, WON, EXHAUSTED or FULL (make room and go on)."""
+    """Look at up to `budget` open positions, or until `enough` were met.
+
+    Returns RUNNING, WON, EXHAUSTED or FULL (make room and go on).
+    """
     for _ in range(budget):
         if facts[OPEN] == 0:
             return EXHAUSTED
+        if facts[PLACES_USED] >= enough:
+            return RUNNING
         if facts[NODES] + moves.shape[0] >= parents.shape[0]:
             return FULL
         if SLOTS_A_NODE * (facts[PLACES_USED] + moves.shape[0]) >= table.shape[0]:
@@ -313,13 +326,13 @@ class _Search:
         self.longest = longest
         self.memory = memory
         self.proves = add_hooks(game)
-        self.scratch = self._like(states, 2)
+        self.scratch = like(states, 2)
         self.raw = self.scratch.view(np.ndarray).view(np.uint8).reshape(2, -1)
         self.kept = bytes_that_count(game)
         self.key = np.zeros(2, np.uint64)
         self.mask = np.zeros(actions, np.int8)
         self.moves = np.zeros(actions, np.int64)
-        self.recent = self._like(states, RECENT)
+        self.recent = like(states, RECENT)
         self.recent_nodes = np.full(RECENT, NONE, np.int64)
         self.recent_facts = np.zeros((RECENT, 2))
         self.chain = np.zeros(longest + 1, np.int32)
@@ -347,11 +360,6 @@ class _Search:
         )
 
     @staticmethod
-    def _like(states: NDArray[Any], count: int) -> Any:
-        rows = np.zeros(count, states.dtype)
-        return rows if jit.JIT else rows.view(np.recarray)
-
-    @staticmethod
     def _slots(room: int) -> int:
         return int(1.5 * room)
 
@@ -360,7 +368,7 @@ class _Search:
         """Return the memory of a search with room for so many positions, while it moves in."""
         return int(room * (12 + 16 * 1.5))
 
-    def explore(self, budget: int) -> None:
+    def explore(self, budget: int, enough: int) -> None:
         self.outcome = explore(
             self.root,
             self.scratch,
@@ -382,6 +390,7 @@ class _Search:
             self.facts,
             self.longest,
             budget,
+            enough,
         )
 
     def grow(self) -> bool:
@@ -452,11 +461,12 @@ def solve_states(
     actions = game.layout(game.check_options(options or {})).actions
     longest = max_episode_steps(game.id) or LONG_GAME
     search = _Search(game, states, actions, longest, int(memory * 2**30))
-    budget, limit = FIRST_BUDGET, ""
+    guided = GuidedGames(states, actions, longest)
+    line: tuple[int, ...] = ()
+    budget, limit, mark = FIRST_BUDGET, "", FIRST_GUIDED
     while search.outcome == RUNNING:
         before = time.process_time()
-        left = budget if positions is None else max(positions - int(search.facts[PLACES_USED]), 1)
-        search.explore(min(budget, left))
+        search.explore(budget, mark if positions is None else min(mark, positions))
         now = time.process_time()
         if now - before < SLICE_SECONDS / 2:
             budget = min(2 * budget, 10**6)
@@ -471,6 +481,12 @@ def solve_states(
             search.outcome = RUNNING
         if search.outcome != RUNNING:
             break
+        if search.facts[PLACES_USED] >= mark:
+            line = guided.play(GUIDED_MOVES * mark)
+            if line:
+                break
+            mark += min(mark // 2, MOST_APART)
+            now = time.process_time()
         if positions is not None and search.facts[PLACES_USED] >= positions:
             limit = "positions"
             break
@@ -478,8 +494,9 @@ def solve_states(
             limit = "time"
             break
     status: Status = "unknown"
-    line: tuple[int, ...] = ()
-    if search.outcome == WON:
+    if line:
+        status, limit = "won", ""
+    elif search.outcome == WON:
         status, line = "won", search.line()
     elif search.outcome == EXHAUSTED:
         if search.facts[CUT] or not search.proves:

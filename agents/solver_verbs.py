@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype
+from numpy.typing import NDArray
 
 from patience_env import jit
 from patience_env.deals import bits_at
@@ -116,6 +117,12 @@ DEFAULTS: dict[str, Any] = {
 }
 _BY_FIELDS: dict[tuple[str, ...], dict[str, Any]] = {}
 _BY_TYPE: dict[Any, dict[str, Any]] = {}
+
+
+def like(states: NDArray[Any], count: int) -> Any:
+    """Return `count` state records, all zeros, of the kind of `states`, on which the rules run."""
+    rows = np.zeros(count, states.dtype)
+    return rows if jit.JIT else rows.view(np.recarray)
 
 
 def add_hooks(game: Game) -> bool:

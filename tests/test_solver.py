@@ -15,9 +15,11 @@ from test_records import Stream, module_of, oracle
 
 import patience_env
 from patience_env import jit
-from patience_env.agents import solver
+from patience_env.agents import guided, solver
+from patience_env.agents.guided import GuidedGames
 from patience_env.agents.policy import policy_names
 from patience_env.agents.solver import Solution, solve
+from patience_env.agents.solver_verbs import add_hooks
 from patience_env.deals import named_deals
 from patience_env.env import PatienceEnv
 from patience_env.game import Entry, game_ids, get_game
@@ -60,7 +62,7 @@ def test_wins_replay_in_the_registered_environment_from_the_deal_number(game_id:
             assert replay(env, solution) == pytest.approx(1.0)
             won += 1
     # The others are too hard for so few positions; see docs/figures/winnability.md.
-    assert won or not jit.JIT or game_id in HARD
+    assert won or not jit.JIT
 
 
 def test_the_source_s_tableau_of_fortress_is_won() -> None:
@@ -183,6 +185,62 @@ def test_ends_of_random_games_are_as_brute_force_finds(game_id: str) -> None:
 def test_ends_of_won_games_are_as_brute_force_finds(game_id: str) -> None:
     found = check_against_brute_force(game_id, {}, winning_lines(game_id, {}, VALIDATION[:3]), 300)
     assert True in found or game_id in HARD
+
+
+# -- guided games --
+
+
+def guided_games(states: Any, game_id: str) -> GuidedGames:
+    game = get_game(game_id)
+    add_hooks(game)
+    return GuidedGames(states, game.layout(game.check_options({})).actions, 500)
+
+
+def test_guided_games_win_deals_and_are_always_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    game_id = "Calculation-v0"
+    for deal in VALIDATION:
+        states = solver.deal_states(get_game(game_id), {}, deal)
+        before = states.tobytes()
+        games = guided_games(states, game_id)
+        line = games.play(400)
+        if line:
+            break
+    assert states.tobytes() == before
+    again = guided_games(states, game_id)
+    assert again.play(400) == line
+    assert again.moves == games.moves >= len(line)
+    env = strict(game_id)
+    env.reset(options={"deal": deal})
+    assert replay(env, Solution("won", line, 0, 0.0)) == pytest.approx(1.0)
+    # Its last moves are found by trying each.
+    monkeypatch.setattr(guided, "PLAIN_GAMES", 0)
+    env.reset(options={"deal": deal})
+    for move in line[:-6]:
+        env.step(move)
+    states = env.state_rows()
+    before = states.tobytes()
+    end = guided_games(states, game_id).play(1)
+    assert states.tobytes() == before
+    assert replay(env, Solution("won", end, 0, 0.0)) > 0
+
+
+def test_guided_games_end_where_no_move_is_left() -> None:
+    env = strict("Calculation-v0")
+    env.reset(options={"deal": VALIDATION[0]})
+    assert list(play_at_random(env, np.random.default_rng(0), 500))
+    games = guided_games(env.state_rows(), "Calculation-v0")
+    assert games.play(100) == ()
+    assert games.moves == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not jit.JIT, reason="long games")
+@pytest.mark.parametrize("game_id", ["RobinPost-v0", "Paganini-v0"])
+def test_guided_games_win_what_the_queues_do_not(game_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    deal = VALIDATION[0]
+    assert solve(game_id, deal, positions=60_000).status == "won"
+    monkeypatch.setattr(solver, "FIRST_GUIDED", 10**9)
+    assert solve(game_id, deal, positions=60_000).status == "unknown"
 
 
 # -- limits and refusals -----------------------------------------------------------------------------------------

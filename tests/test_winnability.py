@@ -165,6 +165,30 @@ def test_figures_are_written_and_taken_up_again(
     assert len(solved) == before
 
 
+def test_what_an_older_solver_left_open_is_tried_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solved: list[int] = []
+
+    def answer(game: Any, states: Any, options: Any, **limits: Any) -> Solution:
+        solved.append(int(states["deal"][0]))
+        return Solution("lost", (), 7, 0.5)
+
+    deals = [int(deal) for deal in named_deals("test", 4)]
+    case = {"status": "WuLu", "positions": [1] * 4, "seconds": [0.1] * 4, "moves": [9, 0, 0, 0], "policies": {}}
+    case["tried"] = {"1": [60, 4], "3": [60, 4]}
+    content = {"head": {"solver": 1}, "cases": {"Fortress-v0": case}}
+    (tmp_path / "winnability.json").write_text(json.dumps(content))
+    monkeypatch.setattr(winnability, "solve_states", answer)
+    code, _, _ = run(capsys, "figures", "winnability", "--out", str(tmp_path), *FEW)
+    assert code == 0
+    assert solved == [deals[1], deals[3]]
+    after = json.loads((tmp_path / "winnability.json").read_text("utf-8"))
+    assert after["head"]["solver"] == winnability.SOLVER
+    assert after["cases"]["Fortress-v0"]["status"] == "WLLL"
+    assert after["cases"]["Fortress-v0"]["tried"] == {}
+
+
 def test_a_policy_that_wins_a_lost_deal_is_an_error(tmp_path: Path) -> None:
     store = winnability.Store(tmp_path)
     case = winnability.chosen_cases(["Sultan-v0 redeals=1"])[0]

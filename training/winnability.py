@@ -42,6 +42,7 @@ GAMES = (
 )
 POLICIES = ("random", "greedy", "thumb")
 LETTERS = {"won": "W", "lost": "L", "unknown": "u"}
+OLDER_SOLVERS = (1,)  # whose answers hold
 SAVE_SECONDS = 5.0
 Show = Callable[[str, int, int], None]
 
@@ -124,7 +125,11 @@ class Store:
             known: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
         except ValueError as error:
             raise ValueError(f"{str(self.path)!r} is damaged ({error}): remove it to begin anew") from error
-        if known.get("head", {}).get("solver") != SOLVER:
+        before = known.get("head", {}).get("solver")
+        if before in OLDER_SOLVERS:  # what it won or proved stays; what it left open is tried again
+            for results in known["cases"].values():
+                results["tried"] = {number: [0, 0] for number in results["tried"]}
+        elif before != SOLVER:
             raise ValueError(
                 f"{str(self.path)!r} was made by another solver ({known.get('head')}): choose another folder, or "
                 "remove it to begin anew"
