@@ -21,7 +21,7 @@ searched. The order of search changes nothing in what is proven.
 A position is kept as its parent and one move (twelve bytes beside its key); it is found again by playing the moves from
 the nearest ancestor among those lately looked at.
 
-After the first thousand positions, and now and then from there on, it plays games as the rule of thumb advises
+Where twenty thousand positions tell nothing, and now and then from there on, it plays games as the rule of thumb advises
 (`patience_env.agents.guided`): they prove nothing, but find most of the wins of long games.
 """
 
@@ -57,7 +57,7 @@ SLOTS_A_NODE = 1.4
 LONG_GAME = 20_000  # moves, where the game itself has no limit
 SLICE_SECONDS = 0.1
 FIRST_BUDGET = 1000 if jit.JIT else 20  # positions looked at before time is first taken
-FIRST_GUIDED = 1000  # positions met before the first guided games
+FIRST_GUIDED = 20_000  # positions met before the first guided games
 MOST_APART = 20_000  # positions met between guided games
 GUIDED_MOVES = 10  # moves of guided games for each position met
 NONE = -1
