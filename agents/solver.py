@@ -21,7 +21,7 @@ searched. The order of search changes nothing in what is proven.
 A position is kept as its parent and one move (twelve bytes beside its key); it is found again by playing the moves from
 the nearest ancestor among those lately looked at.
 
-Where twenty thousand positions tell nothing, and now and then from there on, it plays games as the rule of thumb advises
+Where twenty thousand positions tell nothing, and now and then from there on, it plays games by the rule of thumb
 (`patience_env.agents.guided`): they prove nothing, but find most of the wins of long games.
 """
 
