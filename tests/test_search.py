@@ -19,7 +19,17 @@ from patience_env.agents import board_values, line_table
 from patience_env.agents.board_values import FEATURES, Net, load_net, new_space, save_net
 from patience_env.agents.line_table import LinePolicy, new_boards
 from patience_env.agents.policy import make_policy, policy_names, see
-from patience_env.agents.search import LOOKED_AT, SearchPolicy, agree, begin, expect, look_ahead, simulate
+from patience_env.agents.search import (
+    LOOKED_AT,
+    MARGIN,
+    SearchPolicy,
+    agree,
+    begin,
+    expect,
+    look_ahead,
+    new_firsts,
+    simulate,
+)
 from patience_env.deals import named_deals
 from patience_env.env import PatienceEnv
 from patience_env.game import get_game
@@ -274,38 +284,50 @@ def rate(states, boards, flip, table_flip, values, points, net, space, worths, g
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize(("depth", "asked"), [(1, 0), (3, 0), (3, 2)])
+@pytest.mark.parametrize(
+    ("depth", "asked", "beyond"), [(1, 0, 1.0), (3, 0, 1.0), (3, 2, 1.0), (3, 2, 0.25), (1, 1, 0.5)]
+)
 def test_looking_ahead_tells_what_the_network_thinks_of_the_boards_that_games_come_to(
-    models: dict[str, Path], networks: dict[str, Path], placement: str, depth: int, asked: int
+    models: dict[str, Path], networks: dict[str, Path], placement: str, depth: int, asked: int, beyond: float
 ) -> None:
     """The decks of a round, played in the environment by table or network: each unseen card comes next once."""
     env = midgame(placement, 11)
     table, (net, _, _) = table_of(LinePolicy(str(models[placement]))), load_net(networks[placement])
     cells = np.flatnonzero(env.action_masks())[:2]
-    boards, size = new_boards(5), len(env.action_masks())
+    boards, size, firsts = new_boards(5), len(env.action_masks()), new_firsts()
     begin(env.state_rows(), 0, boards, np.uint64(4), *table, np.zeros(size, np.int8), np.zeros(size))
     decks = 52 - 13
+    margin = MARGIN * np.abs(table[1]).max()
     came = []
-    for number in range(0, decks, scaled(1, 13)):
+    # What is known of the first card is used where it comes again.
+    for number in [*range(0, decks, scaled(1, 13)), 0]:
         scores, space, worths = np.zeros((1, 2)), new_space(4), np.zeros(81)
-        look_ahead(boards, cells, number, scores, depth, asked, np.array([1, 0]), *table, net, space, worths)
+        way = depth, asked, beyond, np.array([1, 0])
+        look_ahead(boards, cells, number, scores, *way, *table, net, space, worths, firsts)
         came.append(int(boards["deck"][3, 13]))
         for cell, score in zip(cells.tolist(), scores[0].tolist(), strict=True):
             rows = Rows(env.game, env.options, 1, "cards", False)
             rows.states[:] = env.state_rows()
-            action = cell
+            action, wanted, left = cell, 0.0, 1.0
             for ahead in range(depth):
                 step_with(rows.states, action, int(boards["deck"][3, 13 + ahead]))
                 worths, gains = np.full(size, -np.inf), np.zeros(size)
                 rate(rows.states, new_boards(2), 0, 1, *table, net, new_space(4), worths, gains)
                 rated = np.flatnonzero(worths > -np.inf)
                 liked = rated[np.argsort(-gains[rated], kind="stable")]
-                if asked:
-                    action = int(liked[worths[liked[:asked]].argmax()])
-                elif ahead < depth - 1:
+                liked = liked[gains[liked] >= gains[liked[0]] - margin]
+                liked = liked[: LOOKED_AT if ahead in (0, depth - 1) else asked]
+                if ahead == depth - 1:
+                    wanted += left * worths[liked].max()
+                elif asked:
+                    action = int(liked[worths[liked].argmax()])
+                    wanted += left * (1 - beyond) * worths[action]
+                    left *= beyond
+                else:
                     action = int(table_choice(rows.states, new_boards(1), 1, *table))
-            assert score == pytest.approx(worths[liked[:LOOKED_AT]].max(), abs=1e-3)
-    assert len(set(came)) == len(came)
+            assert score == pytest.approx(wanted, abs=1e-3)
+    assert len(set(came[:-1])) == len(came) - 1
+    assert (firsts.cells[cells] >= 0).sum() == (0 if asked == 0 and depth > 1 else 2 * (len(came) - 1))
 
 
 def test_looking_ahead_to_the_end_tells_the_score(models: dict[str, Path], networks: dict[str, Path]) -> None:
@@ -316,7 +338,8 @@ def test_looking_ahead_to_the_end_tells_the_score(models: dict[str, Path], netwo
     begin(env.state_rows(), 0, boards, np.uint64(4), *table, np.zeros(25, np.int8), np.zeros(25))
     scores = np.zeros((3, len(cells)))
     for asked in (0, 2):
-        look_ahead(boards, cells, 0, scores, 9, asked, np.zeros(2, np.int64), *table, net, new_space(4), np.zeros(81))
+        way = 9, asked, 1.0, np.zeros(2, np.int64)
+        look_ahead(boards, cells, 0, scores, *way, *table, net, new_space(4), np.zeros(81), new_firsts())
         assert (scores == np.round(scores)).all()
         assert scores.min() >= 0
 
@@ -399,6 +422,8 @@ def test_a_budget_of_time_is_kept(models: dict[str, Path]) -> None:
         ({"width": 0}, r"width=0 is not allowed"),
         ({"prior": -1}, r"prior=-1 is not allowed"),
         ({"depth": 0}, r"depth=0 is not allowed: give a whole number above 0"),
+        ({"beyond": 1.5}, r"beyond=1.5 is not allowed: give a number from 0 to 1"),
+        ({"beyond": True}, r"beyond=True is not allowed"),
     ],
 )
 def test_budgets_that_are_none_are_refused(models: dict[str, Path], arguments: dict[str, Any], said: str) -> None:

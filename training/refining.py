@@ -51,7 +51,7 @@ from patience_env.agents.line_table import (
     see_card,
     shipped_folder,
 )
-from patience_env.agents.search import AGREED_ON, ASKED, BOARDS, HOPELESS, ROOT, agree, depth_at, look_ahead
+from patience_env.agents.search import AGREED_ON, ASKED, BOARDS, HOPELESS, ROOT, agree, depth_at, look_ahead, new_firsts
 from patience_env.cards import PACK
 from patience_env.deals import RESERVED_DEALS, draw_card, named_deals
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, SIDE
@@ -170,7 +170,8 @@ def look(
                 kept = boards["rng"][ROOT]
                 boards["rng"][ROOT] = rng.integers(2**64, dtype=np.uint64)
                 ahead = depth_at(depth, placed)
-                look_ahead(boards, tried, 0, found, ahead, asked, flips, values, points, net, space, room)
+                way = ahead, asked, 1.0, flips
+                look_ahead(boards, tried, 0, found, *way, values, points, net, space, room, new_firsts())
                 boards["rng"][ROOT] = kept
                 means = found.mean(0)
                 for one, mean in zip(tried.tolist(), means.tolist(), strict=True):
