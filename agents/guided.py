@@ -26,6 +26,7 @@ NOISES = np.array([0.0, 0.02, 0.05, 0.1])  # shares of moves at random, from gam
 SEED = 0x6A09E667F3BCC908
 # What `facts` holds.
 LENGTH, MOVES = range(2)
+BEFORE = -1.0  # less than the rewards of any game
 
 
 @helper
@@ -59,15 +60,18 @@ def play_on(state, spare, mask, stream, noise, line, length, facts):  # type: ig
 
 @kernel
 def play_plainly(root, work, mask, stream, noise, line, facts):  # type: ignore[no-untyped-def]
-    """Play one game by the rule of thumb; return whether it is won. Its moves are `line[: facts[LENGTH]]`."""
+    """Play one game by the rule of thumb; return whether it is won, and its rewards.
+
+    Its moves are `line[: facts[LENGTH]]`.
+    """
     work[0] = root[0]
-    play_on(work[0], work[2:], mask, stream, noise, line, 0, facts)
-    return is_won(work[0])
+    value = play_on(work[0], work[2:], mask, stream, noise, line, 0, facts)
+    return is_won(work[0]), value
 
 
 @kernel
 def play_nested(root, work, mask, moves, stream, noise, line, best, facts):  # type: ignore[no-untyped-def]
-    """Play one game in which every move is tried by a game; return whether one of these was won.
+    """Play one game in which every move is tried by a game; return whether one was won, and the rewards of the best.
 
     The moves of the best game are `best[: facts[LENGTH]]`. It ends after about `MOST_NESTED` moves of all games.
     """
@@ -75,7 +79,7 @@ def play_nested(root, work, mask, moves, stream, noise, line, best, facts):  # t
     state = work[0]
     length = 0
     reached = 0.0
-    highest = -np.inf
+    highest = BEFORE
     end = 0
     limit = facts[MOVES] + MOST_NESTED
     while length < line.shape[0]:
@@ -98,20 +102,23 @@ def play_nested(root, work, mask, moves, stream, noise, line, best, facts):  # t
                     for j in range(length, end):
                         best[j] = line[j]
                     if is_won(tried):
-                        return True
+                        facts[LENGTH] = end
+                        return True, highest
                 if facts[MOVES] >= limit:
-                    return False
+                    facts[LENGTH] = end
+                    return False, highest
             if length >= end:
                 break
             action = best[length]
         elif length >= end or best[length] != action:
             best[length] = action
             end = length + 1
-            highest = -np.inf
+            highest = BEFORE
         line[length] = action
         length += 1
         reached += make_move(state, int(action))
-    return False
+    facts[LENGTH] = end
+    return False, highest
 
 
 class GuidedGames:
@@ -121,6 +128,9 @@ class GuidedGames:
         states: the position, shape (1,); the solver's verbs must know its game (`solver_verbs.add_hooks`).
         actions: size of the action space.
         longest: moves of the longest game.
+
+    Attributes:
+        best: the moves of the game that had the highest rewards so far.
     """
 
     def __init__(self, states: NDArray[Any], actions: int, longest: int) -> None:
@@ -133,6 +143,8 @@ class GuidedGames:
         self._stream = np.array([SEED], np.uint64)
         self._facts = np.zeros(2, np.int64)
         self._games = 0
+        self._highest = BEFORE
+        self.best: tuple[int, ...] = ()
 
     @property
     def moves(self) -> int:
@@ -144,15 +156,19 @@ class GuidedGames:
         while self.moves < most:
             noise = float(NOISES[self._games % len(NOISES)])
             before = self.moves
-            work, mask, stream, line = self._work, self._mask, self._stream, self._line
+            given = (self._stream, noise, self._line)
+            line, facts = self._line, self._facts
             if self._games < PLAIN_GAMES:
-                won = play_plainly(self._root, work, mask, stream, noise, line, self._facts)
+                won, value = play_plainly(self._root, self._work, self._mask, *given, facts)
             else:
-                won = play_nested(self._root, work, mask, self._moves, stream, noise, line, self._best, self._facts)
                 line = self._best
+                won, value = play_nested(self._root, self._work, self._mask, self._moves, *given, line, facts)
             self._games += 1
+            if value > self._highest:
+                self._highest = value
+                self.best = tuple(int(action) for action in line[: facts[LENGTH]])
             if won:
-                return tuple(int(action) for action in line[: self._facts[LENGTH]])
+                return self.best
             if self.moves == before:  # there is no move to make
                 break
         return ()

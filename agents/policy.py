@@ -178,6 +178,7 @@ GENERAL = {
     "greedy": "patience_env.agents.basic:GreedyPolicy",
     "flat": "patience_env.agents.tree_search:FlatMonteCarloPolicy",
     "uct": "patience_env.agents.tree_search:UCTPolicy",
+    "plan": "patience_env.agents.plan:PlanPolicy",
     "sb3": "patience_env.agents.learned:SB3Policy",
     "model": "patience_env.training.models:ModelPolicy",
 }

@@ -53,7 +53,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "Fourteenth-v0": ({"exchanges": 1, "close_gaps": True}, {"exchanges": 0, "close_gaps": True}),
 }
 # Policies that think long play fewer deals unless told otherwise, and those of every game think less.
-SLOW = {"search": 100, "flat": 20, "uct": 20}
+SLOW = {"search": 100, "flat": 20, "uct": 20, "plan": 20}
 BRIEF = {"flat": "flat:simulations=100", "uct": "uct:simulations=100"}
 # These need a model's path.
 WITH_PATH = ("sb3", "model")
