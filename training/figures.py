@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from patience_env import __version__
 from patience_env.agents.board_values import ValuePolicy, new_space, tally_values
 from patience_env.agents.line_table import new_boards, play_tally, points_of
-from patience_env.agents.policy import see
-from patience_env.agents.search import SearchPolicy
+from patience_env.agents.policy import Policy, make_policy, parse_policy, see
 from patience_env.deals import deck, named_deals
 from patience_env.game import get_game
 from patience_env.games.patience_poker import CANVAS, GAME, lines
@@ -48,9 +47,12 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 # The search: deals played between two files, simulated games for a move, and the budgets whose growth is shown.
 SEARCHED, SIMULATIONS = 250, 20
-BUDGETS = {"american": (50, 200, 350), "english": (50, 200)}
-# Cards ahead, as they proved best on deals of training: with the American points chance spoils more with each card.
+BUDGETS = {"american": (50, 200, 400, 900), "english": (50, 200, 1200)}
+# Cards ahead and how much of the worth is left to those that come after each, as they proved best on deals of training:
+# with the American points chance spoils more with each card. A budget of many simulated games looks further.
 DEPTHS = {"american": 1, "american-alternate": 1, "english": 3}
+MANY, MANY_DEPTH = 500, 4
+BEYOND = {"american": 0.7, "american-alternate": 0.7, "english": 0.9}
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
 PAIR = 1  # points of a pair in the settled table
 
@@ -106,12 +108,19 @@ def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDAr
     return scores, hands
 
 
+def searcher(scoring: str, simulations: int) -> str:
+    """Return the search for a table and a budget, written as text."""
+    depth = DEPTHS[scoring] if simulations < MANY else MANY_DEPTH
+    return f"search:simulations={simulations},depth={depth},beyond={BEYOND[scoring]}"
+
+
 def play_searching(
     placement: str, scoring: str, deals: int, simulations: int, folder: Path, show: Show
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the same of the search; what is played is kept in `folder`, and not played again."""
     options = GAME.check_options({"placement": placement, "scoring": scoring})
-    policy = SearchPolicy(simulations=simulations, depth=DEPTHS[scoring])
+    name, given = parse_policy(searcher(scoring, simulations))
+    policy = make_policy(name, GAME.id, **given)
     parts = []
     for first in range(0, deals, SEARCHED):
         last = min(first + SEARCHED, deals)
@@ -128,7 +137,7 @@ def play_searching(
 
 
 def _search_deals(
-    policy: SearchPolicy, options: dict[str, Any], numbers: NDArray[np.uint64]
+    policy: Policy, options: dict[str, Any], numbers: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Play deals by the search; return their scores, and the hands of rows and columns."""
     rows = Rows(get_game(GAME.id), options, len(numbers), "cards", False)
@@ -233,9 +242,7 @@ def search_growth(placement: str, scoring: str, first: int, folder: Path, show: 
         {"simulations": 0, "deals": first, **mean_of(base), "gain": 0.0, "gain_stderr": 0.0, "seconds": seconds},
     ]
     for number, simulations in enumerate(BUDGETS[scoring]):
-        scores, seconds = _play_test(
-            f"search:simulations={simulations},depth={DEPTHS[scoring]}", placement, scoring, first, folder
-        )
+        scores, seconds = _play_test(searcher(scoring, simulations), placement, scoring, first, folder)
         gain = mean_of(scores - base)
         found.append(
             {
@@ -321,8 +328,10 @@ def markdown(figures: dict[str, Any]) -> str:
             out += [f"({rounds} rounds; the last changed no entry by more than {change:.1f}%.)"]
         if name.startswith("growth "):
             out += ["", f"## Thinking time: {name.removeprefix('growth ')}", ""]
-            depth = DEPTHS[name.rpartition(" ")[2]]
-            out += [f"The first test deals, depth={depth}. Gains are over the network alone on the same deals.", ""]
+            scoring = name.rpartition(" ")[2]
+            budgets = dict.fromkeys((one[1]["simulations"], one[-1]["simulations"]))
+            looks = " and ".join(f"`{searcher(scoring, simulations)}`" for simulations in budgets)
+            out += [f"The first test deals, {looks}. Gains are over the network alone on the same deals.", ""]
             out += ["| simulations a move | deals | mean | gain over the network | seconds a move |"]
             out += ["|---|---|---|---|---|"]
             out += [
