@@ -140,5 +140,5 @@ class ThumbPolicy(KernelPolicy):
         return actions
 
 
-POLICIES = {"thumb": "ThumbPolicy"}
+POLICIES = {"thumb": "ThumbPolicy", "plan": "patience_env.agents.plan:PlanPolicy"}
 ROLLOUTS = {"thumb": thumb}

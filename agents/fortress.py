@@ -126,5 +126,5 @@ def ppo_policy() -> Policy:
     return shipped("fortress")
 
 
-POLICIES = {"thumb": "ThumbPolicy", "ppo": "ppo_policy"}
+POLICIES = {"thumb": "ThumbPolicy", "ppo": "ppo_policy", "plan": "patience_env.agents.plan:PlanPolicy"}
 ROLLOUTS = {"thumb": thumb}

@@ -173,6 +173,6 @@ def signs(state, view, signs):  # type: ignore[no-untyped-def]
                     signs[15] += 0.125
 
 
-POLICIES = {"thumb": "ThumbPolicy"}
+POLICIES = {"thumb": "ThumbPolicy", "plan": "patience_env.agents.plan:PlanPolicy"}
 ROLLOUTS = {"thumb": thumb}
 SIGNS = (SIGN_COUNT, signs)

@@ -178,7 +178,6 @@ GENERAL = {
     "greedy": "patience_env.agents.basic:GreedyPolicy",
     "flat": "patience_env.agents.tree_search:FlatMonteCarloPolicy",
     "uct": "patience_env.agents.tree_search:UCTPolicy",
-    "plan": "patience_env.agents.plan:PlanPolicy",
     "sb3": "patience_env.agents.learned:SB3Policy",
     "model": "patience_env.training.models:ModelPolicy",
 }
@@ -191,10 +190,13 @@ def game_module(game: Game) -> str:
 
 
 def policy_names(game_id: str) -> dict[str, str]:
-    """Return the policies that play a game, name -> `module:attribute`: general ones, then those of its own module."""
+    """Return the policies that play a game, name -> `module:attribute`: general ones, then those of its own module.
+
+    That lists them as `POLICIES`: name -> attribute, or `module:attribute` of another module.
+    """
     module = game_module(get_game(game_id))
     own = import_module(module).POLICIES if find_spec(module) else {}
-    return {**GENERAL, **{name: f"{module}:{attribute}" for name, attribute in own.items()}}
+    return {**GENERAL, **{name: path if ":" in path else f"{module}:{path}" for name, path in own.items()}}
 
 
 _PYTHON = {"True": True, "False": False, "None": None}  # as messages and help name values

@@ -69,12 +69,16 @@ def test_shares_do_not_depend_on_each_other() -> None:
     assert found.returns.tolist() == alone
 
 
+def test_games_that_have_known_cards_offer_it() -> None:
+    offering = [game_id for game_id in game_ids() if "plan" in policy_names(game_id)]
+    assert offering == ["Paganini-v0", "Calculation-v0", "Fortress-v0"]
+    with pytest.raises(ValueError, match="there is no policy 'plan' for Sultan-v0"):
+        make_policy("plan", "Sultan-v0")
+
+
 def test_it_refuses_what_it_cannot_plan() -> None:
-    for game_id in game_ids():
-        assert "plan" in policy_names(game_id)
-        if get_game(game_id).scores:
-            with pytest.raises(ValueError, match="only scores"):
-                evaluate("plan", game_id, [1])
+    with pytest.raises(ValueError, match="PatiencePoker-v0 only scores"):
+        evaluate("patience_env.agents.plan:PlanPolicy", "PatiencePoker-v0", [1])
     for positions in (0, -1, 1.5, True, "many", None):
         with pytest.raises(ValueError, match=f"positions={positions!r} is not allowed"):
             make_policy("plan", "Fortress-v0", positions=positions)
