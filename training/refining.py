@@ -343,7 +343,7 @@ def refine(
         start: the folder of the network to begin with, of the same table but perhaps of the other placement; "" the one
             that comes with the package.
         epochs: rounds through all positions.
-        depth: cards ahead (two more early in the game).
+        depth: cards ahead (above 1 two more early in the game).
         asked: how many cells the network is asked about for each of them; 0: the line table plays them.
         width: of the new network; 0: as wide as the first.
         seed: of deals, decks and the order of learning.
@@ -432,7 +432,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--placement", default="fixed", choices=("fixed", "touching"))
     parser.add_argument("--games", type=int, default=1500, help="games to look ahead in")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="rounds of learning")
-    parser.add_argument("--depth", type=int, default=DEPTH, help="cards ahead (two more early in the game)")
+    parser.add_argument("--depth", type=int, default=DEPTH, help="cards ahead (above 1 two more early in the game)")
     parser.add_argument("--asked", type=int, default=ASKED, help="cells the network is asked about; 0: the table plays")
     parser.add_argument("--start", default="", help="folder of the network; by default the one in the package")
     parser.add_argument("--width", type=int, default=0, help="of the new network; by default as wide as the first")
