@@ -9,6 +9,8 @@ and later shuffles included, as the solver does.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import numpy as np
@@ -151,9 +153,12 @@ class GuidedGames:
         """How many moves all games so far had."""
         return int(self._facts[MOVES])
 
-    def play(self, most: int) -> tuple[int, ...]:
-        """Play until all games together have had `most` moves or a few more; return a won game's moves, else none."""
-        while self.moves < most:
+    def play(self, most: int, until: float = math.inf) -> tuple[int, ...]:
+        """Play until all games together have had `most` moves or a few more; return a won game's moves, else none.
+
+        No game is begun once the process has had `until` seconds of CPU time.
+        """
+        while self.moves < most and time.process_time() < until:
             noise = float(NOISES[self._games % len(NOISES)])
             before = self.moves
             given = (self._stream, noise, self._line)

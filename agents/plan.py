@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from patience_env.agents.guided import GuidedGames
 from patience_env.agents.policy import Policy, Turn
-from patience_env.agents.solver import LONG_GAME, bytes_that_count, solve_states
-from patience_env.game import Game, max_episode_steps
+from patience_env.agents.solver import bytes_that_count, longest_game, solve_states
+from patience_env.game import Game
 from patience_env.jit import kernel
 from patience_env.kernels import determinize_rows
 from patience_env.table import Rows
@@ -100,8 +100,7 @@ class PlanPolicy(Policy):
         """Plan the game from a position on and remember the move of every position on the way."""
         line = solve_states(game, state, options, seconds=None, positions=self.positions).moves
         if not line:
-            longest = max_episode_steps(game.id) or LONG_GAME
-            games = GuidedGames(state, game.layout(dict(options)).actions, longest)
+            games = GuidedGames(state, game.layout(dict(options)).actions, longest_game(game))
             line = games.play(self.positions) or games.best
         states = game.new_states(len(line) + 1, options)
         states[0] = state[0]

@@ -74,7 +74,7 @@ ASKED, LOOKED_AT = 3, 5
 # How much of a cell's worth is left to what comes after each card ahead: the first is worked out without any luck.
 BEYOND = 0.8
 # The network is not asked about a cell that the table thinks worse than its best by this share of the largest points:
-# that costs a hundredth of a point, and saves half of the time.
+# such a cell is hardly ever the network's choice, and to ask takes most of the time.
 MARGIN = 0.04
 # A cell is dropped early where it is behind by so many standard errors of the difference, from so many decks on.
 BEHIND, DECKS_AT_LEAST = 3.0, 16

@@ -27,6 +27,7 @@ Where twenty thousand positions tell nothing, and now and then from there on, it
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -309,6 +310,11 @@ def follow(root, scratch, chosen, line):  # type: ignore[no-untyped-def]
     return count
 
 
+def longest_game(game: Game) -> int:
+    """Return how many moves a game may have."""
+    return max_episode_steps(game.id) or LONG_GAME
+
+
 def bytes_that_count(game: Game) -> NDArray[np.int64]:
     """Return the numbers of the bytes of a state record that belong to a field, the deal number's left out."""
     fields: Mapping[str, Any] = game.state.fields or {}
@@ -459,7 +465,8 @@ def solve_states(
         raise ValueError(f"positions={positions!r} is not allowed: give at least 1, or None for no limit")
     begun = time.process_time()
     actions = game.layout(game.check_options(options or {})).actions
-    longest = max_episode_steps(game.id) or LONG_GAME
+    until = math.inf if seconds is None else begun + seconds
+    longest = longest_game(game)
     search = _Search(game, states, actions, longest, int(memory * 2**30))
     guided = GuidedGames(states, actions, longest)
     line: tuple[int, ...] = ()
@@ -482,7 +489,7 @@ def solve_states(
         if search.outcome != RUNNING:
             break
         if search.facts[PLACES_USED] >= mark:
-            line = guided.play(GUIDED_MOVES * mark)
+            line = guided.play(GUIDED_MOVES * mark, until)
             if line:
                 break
             mark += min(mark // 2, MOST_APART)
@@ -490,7 +497,7 @@ def solve_states(
         if positions is not None and search.facts[PLACES_USED] >= positions:
             limit = "positions"
             break
-        if seconds is not None and now - begun >= seconds:
+        if now >= until:
             limit = "time"
             break
     status: Status = "unknown"

@@ -130,5 +130,5 @@ def _chooser(verb: str) -> Any:
 
 
 if jit.JIT:
-    for _verb in (deal, legal, mark_legal, holds_legal, play, is_won, observe, determinize, forfeit):
-        jit.dispatch(_verb, _chooser(_verb.__name__))
+    for _verb in VERBS:
+        jit.dispatch(globals()[_verb], _chooser(_verb))

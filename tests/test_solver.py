@@ -233,6 +233,18 @@ def test_guided_games_end_where_no_move_is_left() -> None:
     assert games.moves == 0
 
 
+def test_guided_games_keep_to_the_limit_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    deal = next(deal for deal in VALIDATION if solve("Fortress-v0", deal, positions=60).positions > 5)
+    games = guided_games(solver.deal_states(get_game("Fortress-v0"), {}, deal), "Fortress-v0")
+    assert games.play(10**9, until=0.0) == ()
+    assert games.moves == 0
+    lost = next(deal for deal in VALIDATION if solve("Fortress-v0", deal, positions=60).status == "lost")
+    monkeypatch.setattr(solver, "FIRST_GUIDED", 1)
+    monkeypatch.setattr(solver, "GUIDED_MOVES", 10**12)  # they would not end by themselves
+    ended = solve("Fortress-v0", lost, seconds=0.2)
+    assert (ended.status, ended.limit) == ("unknown", "time")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not jit.JIT, reason="long games")
 @pytest.mark.parametrize("game_id", ["RobinPost-v0", "Paganini-v0"])

@@ -104,7 +104,8 @@ STATE = np.dtype(
         ("swapped", np.int32),  # a bit for each place of the first swap of an unfinished exchange, 0 without one
         # The card code of each place, 0 empty; read by `LANES`, so `have` must not be less than seven bytes long.
         ("cells", np.int8, (PLACES,)),
-        ("have", np.int32, (SUM + 1,)),  # a bit for each place of each rank (0: spaces; 14, their partner: none)
+        # A bit for each place of each rank (0: spaces; 14, their partner: none); sixteen words are read from here on.
+        ("have", np.int32, (SUM + 1,)),
         ("deck", np.int8, (CARDS,)),  # card codes in the order of the deal
         ("unseen", np.int8, (17,)),  # cards not seen of each rank (13), then of each suit (4)
     ],
