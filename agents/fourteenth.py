@@ -18,6 +18,7 @@ from patience_env.games.fourteenth import (
     RANK,
     SECOND,
     SUM,
+    cards_of,
     count_fourteens,
     fourteens_at,
     lay,
@@ -27,7 +28,6 @@ from patience_env.games.fourteenth import (
 from patience_env.jit import helper, kernel
 from patience_env.lanes import count_ones, words
 
-ALL_PLACES = (1 << PLACES) - 1
 # What fourteens, couples and lines are worth; with so few cards whole exchanges are looked through.
 GREEDY, THUMB = np.array([1, 0, 0]), np.array([1, 4, 1])
 FEW = 8
@@ -52,7 +52,7 @@ def couples(state):  # type: ignore[no-untyped-def]
 
     A place with the fewest partners takes, of these, the one with the fewest: seldom less than the most possible.
     """
-    free = ~np.int64(state.have[0]) & ALL_PLACES
+    free = np.int64(cards_of(state))
     count = 0
     while True:
         first = fewest_partners(state, free, free)
@@ -66,7 +66,7 @@ def couples(state):  # type: ignore[no-untyped-def]
 @helper
 def lines(state):  # type: ignore[no-untyped-def]
     """Return how many pairs of cards lie in line, whatever their ranks: cards that lie apart are beyond all help."""
-    cards = ~np.int64(state.have[0]) & ALL_PLACES
+    cards = np.int64(cards_of(state))
     count = 0
     for place in range(PLACES):
         if (cards >> place) & 1:
@@ -101,7 +101,7 @@ def after_withdrawal(state, action, weights):  # type: ignore[no-untyped-def]
 def after_exchange(state, swapped, weights):  # type: ignore[no-untyped-def]
     """Return the most that a second swap makes of a position after a first of the places `swapped` (a bit each)."""
     best = 0
-    closed = np.int64(state.have[0]) | swapped
+    closed = ~np.int64(cards_of(state)) | swapped
     for action in range(PAIRS, ACTIONS):
         first, second = FIRST[action], SECOND[action]
         if not ((closed >> first) | (closed >> second)) & 1:

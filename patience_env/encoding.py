@@ -24,7 +24,7 @@ from patience_env.jit import JIT, rule
 from patience_env.lanes import LANES, copy_bytes, copy_few, spread_lanes, spread_rows
 
 KINDS = ("planes", "cards")
-TOGETHER = 8  # games that the compiled loop takes together
+TOGETHER = 8  # rows of a scratch, a power of two: more than the compiled loop has under way
 
 
 def one_hot() -> NDArray[np.int8]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patience_env.deals import advance, bits_at
-from patience_env.encoding import write_planes
+from patience_env.encoding import TOGETHER, write_planes
 from patience_env.jit import JIT, kernel, rule
 from patience_env.lanes import LANES, count_ones, lowest_one, ones, pack_row
 from patience_env.verbs import deal, determinize, forfeit, holds_legal, is_won, mark_legal, observe, play
@@ -21,6 +21,8 @@ STEP = 1
 DEAL = 2
 SHOW = 3
 LOOK = 4
+
+LAG = 2  # rows between one that is played and one that is looked at, and between that and one that is written out
 
 
 @rule
@@ -84,13 +86,13 @@ def advance_rows(  # type: ignore[no-untyped-def]
 
     Modes (uint8): IDLE leaves the row alone (reward 0, status 0), STEP plays its action, DEAL starts the deal of its
     number (uint64), SHOW finds what is legal and writes mask and observation, LOOK writes both as they are. One loop
-    does all, so that each game is compiled once. It goes through a few rows, as many as `scratch` has, three times:
-    once to play, once to find what is legal and to be seen, once to spread that into planes and to keep what is legal.
-    Each reads in wide pieces what the one before has written in narrow ones, for which a processor waits if that was
-    just before.
+    does all, so that each game is compiled once. It plays a row, finds what is legal and to be seen in an earlier one,
+    and spreads that into planes and keeps what is legal in a still earlier one. Each reads in wide pieces what the one
+    before has written in narrow ones, for which a processor waits if that was just before; and while it waits for one
+    it works on another.
     `held` keeps the legal actions from call to call, a bit each (uint32, `LANES` a word): what happens to the `masks`,
     a byte each, does no harm to the game. They are written for every row that is not IDLE. `scratch` is room for the
-    cards form of each of the few rows, without entries where `observations` are not planes. `sizes` holds the number
+    cards form of the rows under way, without entries where `observations` are not planes. `sizes` holds the number
     of places, the size of the grid, and 1 where the reward is 1 on the winning move, else 0.
     `status` gets 0 (goes on), OVER, ILLEGAL (an illegal action that the episode survives) or both bits. An action
     outside the action space is illegal like any other. Where no action is legal (a deal that is over before it began)
@@ -98,84 +100,42 @@ def advance_rows(  # type: ignore[no-untyped-def]
     Returns the status bits that any row got.
     """
     seen = 0
-    for start in range(0, states.shape[0], scratch.shape[0]):
-        end = min(start + scratch.shape[0], states.shape[0])
-        for row in range(start, end):
-            reward, bits = move(states[row], held[row], modes[row], deals[row], actions[row])
-            rewards[row] = reward
-            status[row] = bits
-        for row in range(start, end):
-            mode = modes[row]
-            if mode == IDLE:
-                continue
-            state = states[row]
-            mask = masks[row]
-            if mode != LOOK:
-                bits = int(status[row])
-                count = mark(state, mask, held[row], bits)
-                if count == 0:
-                    bits |= OVER
-                if sizes[2] and not bits & ILLEGAL:
-                    rewards[row] = 1.0 if count == 0 and mode == STEP and is_won(state) else 0.0
-                status[row] = bits
-                seen |= bits
-            else:
-                show_held(mask, held[row])
-            places = observations[row]
-            if scratch.shape[1] > 0:
-                places = scratch[row - start]
-            observe(state, places)
-        for row in range(start, end):
+    count = states.shape[0]
+    for turn in range(count + 2 * LAG):
+        row = turn - 2 * LAG
+        if row >= 0:
             if modes[row] != IDLE:
                 if not holds_legal(states[row]):
                     pack_row(held, masks, row)
                 if scratch.shape[1] > 0:
-                    write_planes(observations[row], scratch[row - start], int(sizes[0]), int(sizes[1]))
+                    write_planes(observations[row], scratch[row & (TOGETHER - 1)], int(sizes[0]), int(sizes[1]))
+        row = turn - LAG
+        if row >= 0 and row < count:
+            mode = modes[row]
+            if mode != IDLE:
+                state = states[row]
+                mask = masks[row]
+                if mode != LOOK:
+                    bits = int(status[row])
+                    legal = mark(state, mask, held[row], bits)
+                    if legal == 0:
+                        bits |= OVER
+                    if sizes[2] and not bits & ILLEGAL:
+                        rewards[row] = 1.0 if legal == 0 and mode == STEP and is_won(state) else 0.0
+                    status[row] = bits
+                    seen |= bits
+                else:
+                    show_held(mask, held[row])
+                places = observations[row]
+                if scratch.shape[1] > 0:
+                    places = scratch[row & (TOGETHER - 1)]
+                observe(state, places)
+        row = turn
+        if row < count:
+            reward, bits = move(states[row], held[row], modes[row], deals[row], actions[row])
+            rewards[row] = reward
+            status[row] = bits
     return seen
-
-
-@kernel
-def prepare_rows(ended, modes, deals, upcoming, following, held, actions, strict):  # type: ignore[no-untyped-def]
-    """Set the modes of the coming step: games that have ended are dealt anew, with the next of their upcoming numbers.
-
-    Returns -1; or, before anything is changed, the first row that is to play an illegal action although it has a legal
-    one (only where `strict`); or, if there is none, -2 - row for the first row whose upcoming numbers are used up.
-    """
-    if strict:
-        for row in range(held.shape[0]):
-            action = actions[row]
-            obeyed = action >= 0 and is_held(held[row], action)
-            if not obeyed and not ended[row] and any_held(held[row]):
-                return row
-    for row in range(ended.shape[0]):
-        if ended[row] and following[row] == upcoming.shape[1]:
-            return -2 - row
-    for row in range(ended.shape[0]):
-        modes[row] = DEAL if ended[row] else STEP
-    for row in range(ended.shape[0]):
-        if ended[row]:
-            deals[row] = upcoming[row, following[row]]
-            following[row] += 1
-    return -1
-
-
-@kernel
-def settle_rows(modes, status, elapsed, limit, terminated, truncated, ended):  # type: ignore[no-untyped-def]
-    """Tell after a step which games terminated, were truncated (after `limit` steps; 0: never) or ended in any way.
-
-    Returns whether any ended.
-    """
-    for row in range(modes.shape[0]):  # a compiler makes vectors of short loops over few arrays
-        elapsed[row] = elapsed[row] + 1 if modes[row] == STEP else 0
-    for row in range(modes.shape[0]):
-        terminated[row] = (modes[row] == STEP) & ((status[row] & OVER) != 0)
-    for row in range(modes.shape[0]):
-        truncated[row] = (limit > 0) & (elapsed[row] >= limit)
-    some = False
-    for row in range(modes.shape[0]):
-        ended[row] = terminated[row] | truncated[row]
-        some |= ended[row]
-    return some
 
 
 @kernel
@@ -194,7 +154,7 @@ def won_rows(states, won):  # type: ignore[no-untyped-def]
 
 @rule
 def legal_bits(mask, first):  # type: ignore[no-untyped-def]
-    """Return a bit for each of up to `LANES` actions from `first` on, the lowest for `first`: 1 where it is legal."""
+    """Return a bit for each of up to `LANES` entries from `first` on, the lowest for `first`: 1 where it is not 0."""
     size = mask.shape[0]
     if first + LANES <= size:
         return ones(mask, first)
@@ -204,6 +164,75 @@ def legal_bits(mask, first):  # type: ignore[no-untyped-def]
     for i in range(first, size):
         bits |= (1 if mask[i] else 0) << (i - first)
     return bits
+
+
+@rule
+def prepare_row(row, deals, upcoming, following):  # type: ignore[no-untyped-def]
+    """Set the deal of a game that has ended to the next of its upcoming numbers; tell whether there was one."""
+    if following[row] == upcoming.shape[1]:
+        return False
+    deals[row] = upcoming[row, following[row]]
+    return True
+
+
+@kernel
+def prepare_rows(ended, modes, deals, upcoming, following, held, actions, strict):  # type: ignore[no-untyped-def]
+    """Set the modes of the coming step: games that have ended are dealt anew, with the next of their upcoming numbers.
+
+    Returns -1; or, before anything is changed, the first row that is to play an illegal action although it has a legal
+    one (only where `strict`); or, if there is none, -2 - row for the first row whose upcoming numbers are used up.
+    """
+    if strict:
+        for row in range(held.shape[0]):
+            action = actions[row]
+            obeyed = action >= 0 and is_held(held[row], action)
+            if not obeyed and not ended[row] and any_held(held[row]):
+                return row
+    for row in range(ended.shape[0]):
+        if ended[row] and not prepare_row(row, deals, upcoming, following):
+            return -2 - row
+    for row in range(ended.shape[0]):
+        modes[row] = DEAL if ended[row] else STEP
+    return -1
+
+
+@kernel
+def settle_rows(  # type: ignore[no-untyped-def]
+    modes, status, elapsed, limit, terminated, truncated, ended, deals, playing, upcoming, following
+):
+    """Tell after a step which games terminated, were truncated (after `limit` steps; 0: never) or ended in any way.
+
+    Those that had ended before were dealt in this step: the numbers of their deals go from `deals` to `playing`. The
+    next step is prepared as `prepare_rows` does. Returns 0 where no game has ended, 1 where some have, 2 where the
+    upcoming numbers of one of these are used up, so that the next step is not prepared.
+    """
+    rows = modes.shape[0]
+    for start in range(0, rows, LANES):
+        dealt = np.int64(legal_bits(ended, start))
+        while dealt:
+            row = start + lowest_one(dealt)
+            dealt &= dealt - 1
+            playing[row] = deals[row]
+            following[row] += 1
+    for row in range(rows):  # a compiler makes vectors of short loops over few arrays
+        terminated[row] = (modes[row] == STEP) & ((status[row] & OVER) != 0)
+    if limit > 0:
+        for row in range(rows):
+            elapsed[row] = elapsed[row] + 1 if modes[row] == STEP else 0
+        for row in range(rows):
+            truncated[row] = elapsed[row] >= limit
+    for row in range(rows):
+        ended[row] = terminated[row] | truncated[row]
+    for row in range(rows):
+        modes[row] = DEAL if ended[row] else STEP
+    found = 0
+    for start in range(0, rows, LANES):
+        over = np.int64(legal_bits(ended, start))
+        while over:
+            row = start + lowest_one(over)
+            over &= over - 1
+            found |= 1 if prepare_row(row, deals, upcoming, following) else 3
+    return min(found, 2)
 
 
 @rule

@@ -44,6 +44,13 @@ def _all(value: int) -> Any:
     return ir.Constant(_BYTES, [value] * LANES)
 
 
+def _everywhere(builder: Any, value: Any) -> Any:
+    """Return `LANES` bytes, each the lowest of a number."""
+    zeros = _all(0)
+    first = builder.insert_element(zeros, builder.trunc(value, _BYTE), ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, zeros, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+
 @intrinsic
 def mark_half(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
     """Write `HALF` bytes from `target[to]` on: 1 where the byte of `source`, from `at` on, is 0, else 0."""
@@ -56,6 +63,15 @@ def mark_half(typing_context, target, to, source, at):  # type: ignore[no-untype
         return context.get_dummy_value()
 
     return types.void(target, types.uint64, source, types.uint64), generate
+
+
+def _ranks(builder: Any, codes: Any) -> Any:
+    """Return the rank, 0 to 12, of each card code; 13 of a face-down place, 216 of an empty one."""
+    rank = builder.sub(codes, _all(1))  # an empty place becomes the greatest unsigned byte
+    for _ in range(3):
+        less = builder.sub(rank, _all(13))  # greater than before where it was less than 13
+        rank = builder.select(builder.icmp_unsigned("<", less, rank), less, rank)
+    return rank
 
 
 def _rank_and_suit(builder: Any, codes: Any) -> Any:
@@ -73,6 +89,15 @@ def _rank_and_suit(builder: Any, codes: Any) -> Any:
     empty = builder.icmp_unsigned("==", codes, _all(0))
     kind = builder.select(empty, _all(EMPTY_CHANNEL), _all(FACE_DOWN_CHANNEL))
     return builder.select(lies, rank, _all(CHANNELS)), builder.select(lies, suit, kind)
+
+
+def _channels(builder: Any, codes: Any) -> list[Any]:
+    """Return for each of the nineteen channels which card codes have it (vectors of one bit a code)."""
+    rank, card = _ranks(builder, codes), builder.sub(codes, _all(1))
+    facts = [builder.icmp_unsigned("==", rank, _all(number)) for number in range(13)]
+    facts += [builder.icmp_unsigned("==", rank, builder.sub(card, _all(13 * suit))) for suit in range(3)]
+    facts.append(builder.icmp_unsigned("<", builder.sub(card, _all(39)), _all(13)))  # the others are of no suit
+    return [*facts, *(builder.icmp_unsigned("==", codes, _all(code)) for code in (0, FACE_DOWN))]
 
 
 def _shuffled(builder: Any, one: Any, other: Any, places: Sequence[int]) -> Any:
@@ -122,11 +147,8 @@ def spread_lanes(typing_context, target, to, stride, cards, at):  # type: ignore
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
         codes = builder.load(_pointer(context, builder, kinds[3], args[3], args[4]), align=1)
-        rank, suit = _rank_and_suit(builder, codes)
-        facts = [builder.icmp_unsigned("==", rank, _all(number)) for number in range(13)]
-        facts += [builder.icmp_unsigned("==", suit, _all(number)) for number in range(13, CHANNELS)]
         place = args[1]
-        for fact in facts:
+        for fact in _channels(builder, codes):
             pointer = _pointer(context, builder, kinds[0], args[0], place)
             builder.store(builder.zext(fact, _BYTES), pointer, align=1)
             place = builder.add(place, args[2])
@@ -145,6 +167,45 @@ def marked_lanes(typing_context, source, at):  # type: ignore[no-untyped-def]
         return builder.zext(bits, ir.IntType(64))
 
     return types.int64(source, types.uint64), generate
+
+
+@intrinsic
+def above_lanes(typing_context, source, at, limit):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `source[at]`: 1 where a byte, taken as unsigned, is more than `limit`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1]), align=1)
+        found = builder.icmp_unsigned(">", value, _everywhere(builder, args[2]))
+        return builder.zext(builder.bitcast(found, ir.IntType(LANES)), ir.IntType(64))
+
+    return types.int64(source, types.uint64, types.uint64), generate
+
+
+@intrinsic
+def rank_lanes(typing_context, cards, at, rank):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `cards[at]`: 1 where a card of a rank (1 to 13; another: none) lies."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        codes = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1]), align=1)
+        wanted = builder.sub(_everywhere(builder, args[2]), _all(1))
+        found = builder.icmp_unsigned("==", _ranks(builder, codes), wanted)
+        return builder.zext(builder.bitcast(found, ir.IntType(LANES)), ir.IntType(64))
+
+    return types.int64(cards, types.uint64, types.uint64), generate
+
+
+@intrinsic
+def subtract_lanes(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
+    """Subtract `LANES` bytes of `source`, from `at` on, from those of `target`, from `to` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        pointer = _pointer(context, builder, kinds[0], args[0], args[1])
+        less = builder.load(_pointer(context, builder, kinds[2], args[2], args[3]), align=1)
+        builder.store(builder.sub(builder.load(pointer, align=1), less), pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.uint64, source, types.uint64), generate
 
 
 def _seen(builder: Any, kinds: Any, args: Any, context: Any, at: Any) -> Any:
@@ -222,15 +283,6 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), generate
 
 
-def _ranks(builder: Any, codes: Any) -> Any:
-    """Return the rank, 1 to 13, of each card code; 0 of an empty place."""
-    rank = codes
-    for _ in range(3):
-        more = builder.icmp_unsigned(">", rank, _all(13))
-        rank = builder.sub(rank, builder.select(more, _all(13), _all(0)))
-    return rank
-
-
 def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> Any:
     """Return `mark(target, to, held, cards, at)` for these couples of places (`LANES` or more, places below `LANES`).
 
@@ -254,7 +306,7 @@ def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> An
                     builder.shuffle_vector(values, values, ir.Constant(lanes, list(places[start : start + LANES])))
                     for places in (firsts, seconds)
                 )
-                found = builder.icmp_unsigned("==", builder.add(first, second), _all(total))
+                found = builder.icmp_unsigned("==", builder.add(first, second), _all(total - 2))
                 place = builder.add(args[1], ir.Constant(ir.IntType(64), start))
                 builder.store(
                     builder.zext(found, _BYTES), _pointer(context, builder, kinds[0], args[0], place), align=1
@@ -278,6 +330,90 @@ def pair_marker(firsts: Sequence[int], seconds: Sequence[int], total: int) -> An
         return int(np.count_nonzero(found))
 
     return mark if JIT else mark_plainly
+
+
+def couple_marker(firsts: Sequence[int], seconds: Sequence[int], begin: int) -> Any:
+    """Return `mark(target, held, one, other)` for these couples of places (below `LANES` - 1).
+
+    From `target[begin]` on it writes a byte a couple, 1 where both places have a bit in `one` or both have one in
+    `other` (int64, no bits from the last lane on), and the same as bits, `LANES` a word, from bit `begin` of `held` on
+    (uint32). The first and the last entries share words, and the last `HALF` bytes, with others, which become 0.
+    Returns the number of ones.
+    """
+    end = begin + len(firsts)
+
+    @intrinsic
+    def mark(typing_context, target, held, one, other):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kinds = signature.args
+            flags = ir.VectorType(ir.IntType(1), LANES)
+            sides = [builder.bitcast(builder.trunc(value, ir.IntType(LANES)), flags) for value in args[2:]]
+            low, high = (builder.zext(side, _BYTES) for side in sides)
+            values = builder.or_(low, builder.shl(high, _all(1)))
+            kept = context.make_array(kinds[1])(context, builder, args[1]).data
+            count = ir.Constant(ir.IntType(32), 0)
+            for word in range(begin // LANES, -(-end // LANES)):
+                chosen = [
+                    (firsts[i - begin], seconds[i - begin]) if begin <= i < end else (LANES - 1, LANES - 1)
+                    for i in range(LANES * word, LANES * (word + 1))
+                ]
+                first, second = (_shuffled(builder, values, values, places) for places in zip(*chosen, strict=True))
+                found = builder.icmp_unsigned("!=", builder.and_(first, second), _all(0))
+                marks, place = builder.zext(found, _BYTES), ir.Constant(ir.IntType(64), LANES * word)
+                lanes = _BYTES
+                if end - LANES * word <= HALF:
+                    marks, lanes = _shuffled(builder, marks, marks, range(HALF)), _HALF
+                builder.store(marks, _pointer(context, builder, kinds[0], args[0], place, lanes), align=1)
+                bits = builder.bitcast(found, ir.IntType(32))
+                builder.store(bits, builder.gep(kept, [ir.Constant(ir.IntType(64), word)]))
+                count = builder.add(count, builder.ctpop(bits))
+            return builder.zext(count, ir.IntType(64))
+
+        return types.int64(target, held, types.int64, types.int64), generate
+
+    def mark_plainly(target, held, one, other):  # type: ignore[no-untyped-def]
+        sides, couples = (int(one), int(other)), zip(firsts, seconds, strict=True)
+        both = np.array([any(side >> i & side >> j & 1 for side in sides) for i, j in couples], np.int8)
+        target[begin // LANES * LANES : begin] = 0
+        target[begin:end] = both
+        bits = sum(1 << begin + i for i, value in enumerate(both.tolist()) if value)
+        for word in range(begin // LANES, -(-end // LANES)):
+            held[word] = bits >> LANES * word & ((1 << LANES) - 1)
+        return int(both.sum())
+
+    return mark if JIT else mark_plainly
+
+
+def rank_holder(size: int) -> Any:
+    """Return `hold(held, cards)`: it writes a word for each rank, with a bit for each place where a card of it lies.
+
+    `cards` are the codes on `size` places (fewer than `LANES`, and so many are read); `held` (int32) gets `HALF` words:
+    the empty places', those of rank 1 to 13, then zeros.
+    """
+
+    @intrinsic
+    def hold(typing_context, held, cards):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to = context.make_array(signature.args[0])(context, builder, args[0]).data
+            pointer = _pointer(context, builder, signature.args[1], args[1], ir.Constant(ir.IntType(64), 0))
+            beyond = ir.Constant(_BYTES, [0 if place < size else 255 for place in range(LANES)])
+            ranks = builder.or_(_ranks(builder, builder.load(pointer, align=1)), beyond)
+            for word in range(HALF):
+                bits: Any = ir.Constant(ir.IntType(32), 0)
+                if word <= 13:
+                    found = builder.icmp_unsigned("==", ranks, _all(word - 1 if word else 216))
+                    bits = builder.bitcast(found, ir.IntType(32))
+                builder.store(bits, builder.gep(to, [ir.Constant(ir.IntType(64), word)]))
+            return context.get_dummy_value()
+
+        return types.void(held, cards), generate
+
+    def hold_plainly(held, cards):  # type: ignore[no-untyped-def]
+        held[:HALF] = 0
+        for place, code in enumerate(cards[:size].tolist()):
+            held[(code - 1) % 13 + 1 if code else 0] |= 1 << place
+
+    return hold if JIT else hold_plainly
 
 
 def triangle_holder(size: int, first: int) -> Any:
@@ -424,6 +560,37 @@ def meeting_lanes(typing_context, words, bits, others, other_bits):  # type: ign
         return builder.zext(builder.bitcast(meet, ir.IntType(32)), ir.IntType(64))
 
     return types.int64(words, types.int64, others, types.int64), generate
+
+
+def crowd_finder(least: int) -> Any:
+    """Return `find(words, bits)`: `LANES` bits, the lowest for `words[0]` (int32): 1 where `words & bits` has so many.
+
+    That many ones or more; `least` is 1 or more.
+    """
+
+    @intrinsic
+    def find(typing_context, words, bits):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            lanes = ir.VectorType(ir.IntType(32), LANES)
+            array = context.make_array(signature.args[0])(context, builder, args[0]).data
+            value = builder.load(builder.bitcast(array, lanes.as_pointer()), align=4)
+            zeros = ir.Constant(lanes, [0] * LANES)
+            first = builder.insert_element(
+                zeros, builder.trunc(args[1], ir.IntType(32)), ir.Constant(ir.IntType(32), 0)
+            )
+            value = builder.and_(value, builder.shuffle_vector(first, zeros, zeros))
+            for _ in range(least - 1):  # without the lowest one
+                value = builder.and_(value, builder.sub(value, ir.Constant(lanes, [1] * LANES)))
+            found = builder.bitcast(builder.icmp_unsigned("!=", value, zeros), ir.IntType(32))
+            return builder.zext(found, ir.IntType(64))
+
+        return types.int64(words, types.int64), generate
+
+    def find_plainly(words, bits):  # type: ignore[no-untyped-def]
+        crowds = [(value & int(bits)).bit_count() >= least for value in words[:LANES].tolist()]
+        return sum(1 << i for i, crowd in enumerate(crowds) if crowd)
+
+    return find if JIT else find_plainly
 
 
 @intrinsic
@@ -607,6 +774,40 @@ def _marked_in_lanes(source, at):  # type: ignore[no-untyped-def]
     return marked_lanes(source, np.uint64(at))
 
 
+def _above_plainly(source, at, limit):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `source[at]`: 1 where a byte, taken as unsigned, is more than `limit`."""
+    return sum(1 << i for i, value in enumerate(source[at : at + LANES].tolist()) if value & 255 > limit)
+
+
+@rule
+def _above_in_lanes(source, at, limit):  # type: ignore[no-untyped-def]
+    return above_lanes(source, np.uint64(at), np.uint64(limit))
+
+
+def _of_rank_plainly(cards, at, rank):  # type: ignore[no-untyped-def]
+    """Return `LANES` bits, the lowest for `cards[at]`: 1 where a card of a rank (1 to 13; another: none) lies."""
+    codes = cards[at : at + LANES].tolist()
+    return sum(1 << i for i, code in enumerate(codes) if code and (code - 1) % 13 + 1 == rank)
+
+
+@rule
+def _of_rank_in_lanes(cards, at, rank):  # type: ignore[no-untyped-def]
+    return rank_lanes(cards, np.uint64(at), np.uint64(rank))
+
+
+def _subtract_plainly(target, source, at):  # type: ignore[no-untyped-def]
+    """Subtract bytes of `source`, from `at` on, from those of `target`.
+
+    Compiled code does so with `LANES` bytes, even where `target` is shorter.
+    """
+    target -= source[at : at + len(target)]
+
+
+@rule
+def _subtract_in_lanes(target, source, at):  # type: ignore[no-untyped-def]
+    subtract_lanes(target, np.uint64(0), source, np.uint64(at))
+
+
 def _pack_plainly(held, masks, row):  # type: ignore[no-untyped-def]
     """Write a bit for each byte of a row, 1 where it is not 0, into the words of `LANES` bits (uint32) of `held`."""
     room = np.zeros(4 * held.shape[1], np.uint8)
@@ -640,6 +841,9 @@ show_cards: Any = _show_in_lanes if JIT else _show_plainly
 show_cards_back: Any = _show_back_in_lanes if JIT else _show_back_plainly
 count_ones: Any = _count_in_lanes if JIT else _count_plainly
 lowest_one: Any = _lowest_in_lanes if JIT else _lowest_plainly
+ones_above: Any = _above_in_lanes if JIT else _above_plainly
+ones_of_rank: Any = _of_rank_in_lanes if JIT else _of_rank_plainly
+subtract_bytes: Any = _subtract_in_lanes if JIT else _subtract_plainly
 ones: Any = _marked_in_lanes if JIT else _marked_plainly
 write_bits: Any = _spread_in_lanes if JIT else _spread_plainly
 words: Any = _stack_array(types.int32) if JIT else _words_plainly

@@ -124,8 +124,10 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self._limit = max_episode_steps or 0
         self.copy = copy
         self._rows, self.reward = open_game(game, observation, reward, options, self.num_envs)
-        self._deals = np.zeros(self.num_envs, np.uint64)
+        # The deals being played; the same with the next ones of games that are dealt in the coming step.
+        self._playing, self._deals = np.zeros(self.num_envs, np.uint64), np.zeros(self.num_envs, np.uint64)
         self._no_actions = np.zeros(self.num_envs, np.int64)
+        self._told_now: NDArray[np.bool_] | None = None  # what the step in hand tells, until its `info` is made
         self._take_views()
         self.single_observation_space = self._rows.observation_space
         self.single_action_space = spaces.Discrete(self.layout.actions)
@@ -255,6 +257,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
     ) -> None:
         """Start the given rows; `others` is the mode of the other rows."""
         self._deals[rows] = self._draw(rows) if numbers is None else numbers[rows]
+        self._playing[rows] = self._deals[rows]
         self._modes[:] = others
         self._modes[rows] = DEAL
         self._rows.advance(self._modes, self._deals, self._no_actions, flat, masks if self.copy else None)
@@ -305,6 +308,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             ended = np.flatnonzero(self._ended).tolist()
             raise ResetNeeded(f"games {ended} have ended: reset them with options={{'reset_mask': ...}}")
+        self._all_play = not self._some_ended
         if self._ready and self.illegal_action != "raise":
             return
         found = self._prepare_rows(actions)
@@ -313,17 +317,29 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             found = self._prepare_rows(actions)
         if found >= 0:
             self._refuse(found, given)
-        self._all_play = not self._some_ended
 
     def _settle(self, seen: int) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return rewards and ends of the step just made."""
+        """Return rewards and ends of the step just made, and prepare the next one."""
         rows = self._rows
-        terminated, truncated = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.bool_)
+        self._told_now = now = self._all_told.copy()
+        terminated, truncated = now[0], now[1]
         if not self._all_play or seen & OVER or self._limit:
-            self._some_ended = settle_rows(
-                self._modes, rows.status, self._elapsed, self._limit, terminated, truncated, self._ended
+            found = settle_rows(
+                self._modes,
+                rows.status,
+                self._elapsed,
+                self._limit,
+                terminated,
+                truncated,
+                self._ended,
+                self._deals,
+                self._playing,
+                self._upcoming,
+                self._next,
             )
-        self._ready = self._all_play and not self._some_ended
+            self._some_ended, self._ready = found > 0, found < 2
+        else:
+            self._ready = True
         return rows.rewards.copy(), terminated, truncated
 
     def _prepare_rows(self, actions: NDArray[np.int64]) -> int:
@@ -371,11 +387,12 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         return np.asarray((self._rows.status & ILLEGAL) != 0)
 
     def _info(self, masks: NDArray[np.int8]) -> dict[str, Any]:
-        companions = self._all_told.copy()
-        info: dict[str, Any] = {"action_mask": masks, "_action_mask": companions[0]}
-        for i, (name, companion, value) in enumerate(self._told, 1):
+        now = self._all_told.copy() if self._told_now is None else self._told_now
+        self._told_now = None
+        info: dict[str, Any] = {"action_mask": masks, "_action_mask": now[2]}
+        for i, (name, companion, value) in enumerate(self._told, 3):
             info[name] = value.copy()
-            info[companion] = companions[i]
+            info[companion] = now[i]
         return info
 
     def _final(
@@ -437,16 +454,19 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         self.game, self.options, self.layout = rows.game, rows.options, rows.layout
         self._shape = (self.num_envs, *rows.shape)
         views = {name: rows.states[name] for name in self.layout.summary}
-        self._live_info: dict[str, NDArray[Any]] = {"deal": self._deals, **views}
+        self._live_info: dict[str, NDArray[Any]] = {"deal": self._playing, **views}
         self._told = [(name, f"_{name}", value) for name, value in self._live_info.items()]
-        self._all_told = np.ones((1 + len(self._told), self.num_envs), np.bool_)
+        # What a step tells of every game unless it finds otherwise: no end of either kind, each fact known.
+        self._all_told = np.ones((3 + len(self._told), self.num_envs), np.bool_)
+        self._all_told[:2] = False
+        self._told_now = None
         self._live_observations = rows.flat.reshape(self._shape)
         self._flat_buffers = _Buffers(rows.flat.shape)
         self._mask_buffers = _Buffers(rows.masks.shape)
 
     def __getstate__(self) -> dict[str, Any]:
         derived = ["game", "options", "layout", "_shape", "_live_info", "_told", "_all_told", "_live_observations"]
-        derived += ["_flat_buffers", "_mask_buffers"]
+        derived += ["_told_now", "_flat_buffers", "_mask_buffers"]
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

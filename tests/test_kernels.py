@@ -9,7 +9,19 @@ import pytest
 from numba import njit
 
 from patience_env.kernels import any_held, count_legal, hold_rows, is_held, nth_legal, sample, sample_held, show_rows
-from patience_env.lanes import HALF, LANES, copy_few, triangle_holder, word_smearer
+from patience_env.lanes import (
+    HALF,
+    LANES,
+    copy_few,
+    couple_marker,
+    crowd_finder,
+    ones_above,
+    ones_of_rank,
+    rank_holder,
+    subtract_bytes,
+    triangle_holder,
+    word_smearer,
+)
 
 
 @njit
@@ -116,6 +128,88 @@ def test_couples_are_held_in_their_order_and_lower_bits_stay(size: int, first: i
         assert bits[first:end].tolist() == [table[couple] for couple in couples]
         assert not bits[end : -(-end // LANES) * LANES].any()
         assert bits[-(-end // LANES) * LANES :].all()
+
+
+@pytest.mark.parametrize(("size", "first"), [(7, 31), (9, 0), (20, 40), (25, 100)])
+def test_couples_of_one_kind_are_marked_in_bytes_and_bits(size: int, first: int) -> None:
+    couples = [(i, j) for i in range(size) for j in range(i + 1, size)]
+    mark = couple_marker([i for i, _ in couples], [j for _, j in couples], first)
+
+    @njit
+    def marked(target: Any, held: Any, one: int, other: int) -> Any:
+        return mark(target, held, one, other)
+
+    rng = np.random.default_rng(size)
+    begin, end = first // LANES * LANES, first + len(couples)
+    last = begin + -(-(end - begin) // LANES) * LANES
+    bytes_end = last - HALF if end <= last - HALF else last
+    for shares in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.9, 0.1)):
+        sides = [rng.random(size) < share for share in shares]
+        expected = [any(side[i] and side[j] for side in sides) for i, j in couples]
+        target, held = np.full(last + LANES, 7, np.int8), np.full(20, 2**32 - 1, np.uint32)
+        one, other = (sum(1 << int(i) for i in np.flatnonzero(side)) for side in sides)
+        assert marked(target, held, one, other) == sum(expected)
+        assert target[first:end].tolist() == expected
+        assert not target[begin:first].any()
+        assert (target[:begin] == 7).all()
+        assert (target[bytes_end:] == 7).all()
+        bits = np.unpackbits(held.view(np.uint8), bitorder="little")
+        assert bits[first:end].tolist() == expected
+        assert not bits[begin:first].any()
+        assert not bits[end:last].any()
+        assert bits[:begin].all()
+        assert bits[last:].all()
+
+
+@pytest.mark.parametrize("size", [1, 25, 31])
+def test_each_rank_s_places_are_found(size: int) -> None:
+    hold = rank_holder(size)
+
+    @njit
+    def held_ranks(held: Any, cards: Any) -> None:
+        hold(held, cards)
+
+    @njit
+    def found(cards: Any, number: int) -> Any:
+        return ones_of_rank(cards, 0, number), ones_above(cards, 0, number)
+
+    rng = np.random.default_rng(size)
+    for _ in range(20):
+        cards = rng.integers(0, 53, LANES).astype(np.int8)  # those beyond the places do not count
+        held = np.full(HALF + 1, 7, np.int32)
+        held_ranks(held, cards)
+        codes = cards.tolist()
+        ranks = [(code - 1) % 13 + 1 if code else 0 for code in codes]
+        for rank in range(HALF):
+            assert int(held[rank]) & (2**32 - 1) == sum(1 << i for i in range(size) if ranks[i] == rank)
+            places = sum(1 << i for i in range(LANES) if rank and ranks[i] == rank)
+            assert found(cards, rank) == (places, sum(1 << i for i in range(LANES) if codes[i] > rank))
+        assert held[HALF] == 7
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 5])
+def test_words_that_share_enough_bits_are_found(least: int) -> None:
+    find = crowd_finder(least)
+
+    @njit
+    def found(words: Any, bits: int) -> Any:
+        return find(words, bits)
+
+    rng = np.random.default_rng(least)
+    words = rng.integers(0, 2**31, LANES).astype(np.int32)
+    for bits in (0, 1, 0b1011, 2**31 - 1, *rng.integers(0, 2**31, 20).tolist()):
+        expected = [(word & bits).bit_count() >= least for word in words.tolist()]
+        assert found(words, bits) == sum(1 << i for i, enough in enumerate(expected) if enough)
+
+
+def test_bytes_are_subtracted() -> None:
+    @njit
+    def subtract(target: Any, source: Any, at: int) -> None:
+        subtract_bytes(target, source, at)
+
+    target, source = np.arange(LANES).astype(np.int8), np.arange(3 * LANES).astype(np.int8)
+    subtract(target, source, 40)
+    assert (target == -40).all()
 
 
 def test_words_are_the_union_of_their_moved_bits() -> None:

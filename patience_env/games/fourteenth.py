@@ -56,9 +56,16 @@ from patience_env.lanes import (
     bit_words,
     copy_bytes,
     count_ones,
+    couple_marker,
+    crowd_finder,
     lowest_one,
     meeting,
+    ones,
+    ones_above,
+    ones_of_rank,
     pair_marker,
+    rank_holder,
+    subtract_bytes,
     triangle_holder,
     word_smearer,
     words,
@@ -78,36 +85,43 @@ BOTH = np.array(
     [pair for line in (*_SQUARE, *_SQUARE.T) for pair in combinations(line.tolist(), 2)]
     + list(combinations(range(PLACES), 2))
 )
-FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0]), np.ascontiguousarray(BOTH[:, 1])
+FIRST, SECOND = np.ascontiguousarray(BOTH[:, 0], np.uint8), np.ascontiguousarray(BOTH[:, 1], np.uint8)
 # A bit for each other place in the row and the column of a place.
 LINE = np.array(
     [sum(1 << q for q in range(PLACES) if q != p and (q // 5 == p // 5 or q % 5 == p % 5)) for p in range(25)]
 )
-MOST_AT_ONCE = 8  # fourteens that a card can have part in: there are four places in its row, and four in its column
 ALL_PLACES = (1 << PLACES) - 1
 REST = ACTIONS % LANES
 WORDS = ACTIONS // LANES + 1  # words of `LANES` bits, one an action
 # The same in the words of `lanes`, with nothing at places that do not exist.
 LINES = np.array([*LINE, *[0] * (LANES - PLACES)], np.int32)
+# The eight places in the row and the column of each place.
+NEIGHBOURS = np.array([[q for q in range(PLACES) if line >> q & 1] for line in LINE.tolist()], np.uint8)
 # The rank of each card code; 0 for an empty place, which makes no fourteen.
 RANK = np.array([0, *(1 + code % 13 for code in range(PACK))])
+# For each card code, in `LANES` bytes, 1 at its rank and at its suit among the counts of unseen cards.
+COUNTED = np.zeros((1 + PACK) * LANES, np.int8)
+for _place in (np.arange(PACK) % 13, 13 + np.arange(PACK) // 13):
+    COUNTED.reshape(-1, LANES)[np.arange(1, 1 + PACK), _place] = 1
+# What the withdrawal with which so many couples are withdrawn adds to the share of all cards.
+REWARDS = np.array([cards / CARDS - (cards - 2) / CARDS for cards in range(0, CARDS + 2, 2)])
 
+# What a step needs lies side by side.
 STATE = np.dtype(
     [
+        ("cells", np.int8, (PLACES,)),  # the card code of each place, 0 empty
+        ("beyond", np.int8, (LANES - PLACES,)),  # always 0: `LANES` places can be read
+        # Cards not seen of each rank (13), then of each suit (4); `LANES` bytes are written anew from here on.
+        ("unseen", np.int8, (17,)),
+        ("allowed", np.int8),  # exchanges that a game allows, -1 for any number
+        ("left", np.int8),  # exchanges left, -1 for any number
+        ("closing", np.int8),  # 1 where the later cards close the gaps
         ("deal", np.uint64),  # the deal number, 0 when unknown
-        ("rng", np.uint64),  # the stream of later chance (there is none after the deal)
-        ("allowed", np.int32),  # exchanges that a game allows, -1 for any number
-        ("left", np.int32),  # exchanges left, -1 for any number
-        ("closing", np.int32),  # 1 where the later cards close the gaps
         ("turned", np.int32),  # cards dealt so far; the next of the stock is deck[turned]
         ("withdrawn", np.int32),  # cards withdrawn; the others of those dealt lie in the square
         ("swapped", np.int32),  # a bit for each place of the first swap of an unfinished exchange, 0 without one
-        # The card code of each place, 0 empty; read by `LANES`, so `have` must not be less than seven bytes long.
-        ("cells", np.int8, (PLACES,)),
-        # A bit for each place of each rank (0: spaces; 14, their partner: none); sixteen words are read from here on.
-        ("have", np.int32, (SUM + 1,)),
+        ("rng", np.uint64),  # the stream of later chance (there is none after the deal)
         ("deck", np.int8, (CARDS,)),  # card codes in the order of the deal
-        ("unseen", np.int8, (17,)),  # cards not seen of each rank (13), then of each suit (4)
     ],
     align=True,
 )
@@ -115,28 +129,23 @@ STATE = np.dtype(
 
 @rule
 def lay(state, place, card):  # type: ignore[no-untyped-def]
-    """Let a place hold a card, or nothing (`EMPTY`), and keep the places of each rank in step."""
-    bit = 1 << place
-    state.have[RANK[state.cells[place]]] &= ~bit
-    state.have[RANK[card]] |= bit
-    state.cells[place] = card
+    """Let a place hold a card, or nothing (`EMPTY`)."""
+    state.cells[np.uint64(place)] = card
 
 
-@helper
-def fill(state, place):  # type: ignore[no-untyped-def]
-    """Turn the next card of the stock onto a place, instead of what lay there."""
-    card = int(state.deck[state.turned])
-    lay(state, place, card)
-    state.turned += 1
-    state.unseen[(card - 1) % 13] -= 1
-    state.unseen[13 + (card - 1) // 13] -= 1
+@rule
+def next_card(state, later):  # type: ignore[no-untyped-def]
+    """Return the card of the stock that is turned next, or so many cards later; `EMPTY` beyond its end."""
+    number = state.turned + later
+    card = int(state.deck[np.uint64(min(number, CARDS - 1))])
+    return card if number < CARDS else EMPTY
 
 
-@helper
+@rule
 def swap(state, first, second):  # type: ignore[no-untyped-def]
     """Let the cards of two places change places."""
-    card = state.cells[first]
-    lay(state, first, state.cells[second])
+    card, other = state.cells[np.uint64(first)], state.cells[np.uint64(second)]
+    lay(state, first, other)
     lay(state, second, card)
 
 
@@ -151,6 +160,14 @@ def close_the_gaps(state):  # type: ignore[no-untyped-def]
             end += 1
 
 
+_hold_ranks = rank_holder(PLACES)
+_hold_swaps = triangle_holder(PLACES, PAIRS)
+_mark_swaps_among = couple_marker(FIRST[PAIRS:].tolist(), SECOND[PAIRS:].tolist(), PAIRS)
+_at_least_three = crowd_finder(3)
+_at_least_one = crowd_finder(1)
+_mark_couples = pair_marker(FIRST[:PAIRS].tolist(), SECOND[:PAIRS].tolist(), SUM)
+
+
 @helper
 def deal(state):  # type: ignore[no-untyped-def]
     """Shuffle both packs and lay out the square."""
@@ -158,29 +175,32 @@ def deal(state):  # type: ignore[no-untyped-def]
         state.deck[i] = i % PACK + 1
     state.rng = state.deal
     shuffle(state, state.deck, 0, CARDS)
-    for i in range(13):
-        state.unseen[i] = 8
-    for i in range(13, 17):
-        state.unseen[i] = 26
-    for rank in range(SUM + 1):
-        state.have[rank] = 0
+    copy_bytes(state.cells, 0, state.deck, 0, PLACES)
     state.left = state.allowed
     state.swapped = 0
-    state.turned = 0
+    state.turned = PLACES
     state.withdrawn = 0
-    for place in range(PLACES):
-        state.cells[place] = EMPTY
-        fill(state, place)
+    have = words()
+    _hold_ranks(have, state.cells)
+    for rank in range(13):
+        state.unseen[rank] = 8 - count_ones(have[rank + 1])
+    for suit in range(4):
+        more = ones_above(state.cells, 0, 13 * suit) & ALL_PLACES
+        state.unseen[13 + suit] = 26 - count_ones(more & ~ones_above(state.cells, 0, 13 * suit + 13))
+
+
+@rule
+def cards_of(state):  # type: ignore[no-untyped-def]
+    """Return a bit for each place with a card."""
+    return ones(state.cells, 0) & ALL_PLACES
 
 
 @rule
 def fourteens_at(state, place):  # type: ignore[no-untyped-def]
     """Return a bit for each place whose card makes fourteen with the card of a place in its line."""
-    return state.have[SUM - RANK[state.cells[place]]] & LINE[place]
+    return ones_of_rank(state.cells, 0, SUM - RANK[state.cells[place]]) & LINE[place]
 
 
-_mark_couples = pair_marker(FIRST[:PAIRS].tolist(), SECOND[:PAIRS].tolist(), SUM)
-_hold_swaps = triangle_holder(PLACES, PAIRS)
 # What lies k to the right or the left of a place in its row, and what lies k above or below it.
 _IN_ROW = [
     (way * k, sum(1 << p for p in range(PLACES) if 0 <= p % SIDE - way * k < SIDE))
@@ -240,9 +260,12 @@ def count_fourteens(state):  # type: ignore[no-untyped-def]
 
 
 @rule
-def partners_of(state, place):  # type: ignore[no-untyped-def]
-    """Return a bit for each other place whose card makes fourteen with the card of a place, in line or not."""
-    return state.have[SUM - RANK[state.cells[place]]] & ~(1 << place)
+def partners_of(have, state, place):  # type: ignore[no-untyped-def]
+    """Return a bit for each other place whose card makes fourteen with the card of a place, in line or not.
+
+    `have` holds a bit for each place of each rank (0: spaces; 14, their partner: none).
+    """
+    return have[SUM - RANK[state.cells[place]]] & ~(1 << place)
 
 
 @rule
@@ -278,24 +301,21 @@ def can_be_completed(wanted, cards, first, second):  # type: ignore[no-untyped-d
 
 
 @rule
-def every_swap_begins(state, cards):  # type: ignore[no-untyped-def]
+def every_swap_begins(have, cards):  # type: ignore[no-untyped-def]
     """Tell, where there is no fourteen, that every first swap can be completed; False when in doubt.
 
     Two partners are not in line, so one of them can complete an exchange by going to a place in the other's line: if
     three cards lie there, then whatever two cards the first swap has moved. Only a first swap of two cards that have
     part in all such couples could be in the way; so there must not be two such cards. Fewest have part in all couples
     of two ranks if they are all of one rank, or all that have three cards in line; of sevens, all but one, or the same.
-    `cards` holds a bit for each place with a card.
+    `have` holds a bit for each place of each rank, `cards` for each place with a card.
     """
-    joined = np.int64(ALL_PLACES)
-    if cards != ALL_PLACES:
-        for place in range(PLACES):
-            joined ^= (0 if count_ones(LINE[place] & cards) > 2 else 1) << place
+    joined = np.int64(_at_least_three(LINES, cards))
     fewest = 0
     for rank in range(1, SUM // 2):
-        ones, others = np.int64(state.have[rank]), np.int64(state.have[SUM - rank])
+        ones, others = np.int64(have[rank]), np.int64(have[SUM - rank])
         fewest += min(count_ones(ones), count_ones(others), count_ones((ones | others) & joined))
-    sevens = np.int64(state.have[SUM // 2])
+    sevens = np.int64(have[SUM // 2])
     fewest += min(max(count_ones(sevens) - 1, 0), count_ones(sevens & joined))
     return fewest > 2
 
@@ -303,18 +323,17 @@ def every_swap_begins(state, cards):  # type: ignore[no-untyped-def]
 @helper
 def mark_first_swaps(state, mask, held):  # type: ignore[no-untyped-def]
     """Mark, where there is no fourteen, the swaps that begin an exchange; return how many they are."""
-    cards = ~np.int64(state.have[0]) & ALL_PLACES
-    every = every_swap_begins(state, cards)
+    have = words()
+    _hold_ranks(have, state.cells)
+    cards = ~np.int64(have[0]) & ALL_PLACES
+    every = every_swap_begins(have, cards)
     if every and cards == ALL_PLACES:
         return mark_all_swaps(mask, held)
-    seconds = words()
     if every:
-        for place in range(PLACES):
-            seconds[place] = cards if (cards >> place) & 1 else 0
-        return mark_swaps(mask, held, seconds)
-    wanted = words()
+        return _mark_swaps_among(mask, held, cards, np.int64(0))
+    wanted, seconds = words(), words()
     for place in range(PLACES):
-        wanted[place] = partners_of(state, place)
+        wanted[place] = partners_of(have, state, place)
         seconds[place] = 0
     firsts = cards
     while firsts:
@@ -349,73 +368,64 @@ def reach_lines(lines, partners):  # type: ignore[no-untyped-def]
         lines[at + 20] |= a | b | c | d
 
 
-@helper
-def add_swaps_elsewhere(state, seconds, busy):  # type: ignore[no-untyped-def]
-    """Add for each place the others whose swap with it leaves one of the fourteens in the square alone.
+@rule
+def mark_swaps_that_meet(state, have, movable, mask, held):  # type: ignore[no-untyped-def]
+    """Mark the swaps of two movable places that bring either card into line with one that it makes fourteen with.
 
-    `busy` has a bit for each place that has part in a fourteen.
+    The second place's card is a partner of one in the first place's lines, or the second place lies in the lines of a
+    partner of the first place's card.
     """
-    fewer = words()  # at n: a bit for each place that has part in fewer than n fourteens
-    fewer[0] = 0
-    fewer[1] = ~busy & ALL_PLACES
-    for number in range(2, MOST_AT_ONCE + 2):
-        fewer[number] = 0
-    twice = 0
-    left = busy
-    while left:
-        place = lowest_one(left)
-        parts = count_ones(fourteens_at(state, place))
-        fewer[parts + 1] |= 1 << place
-        twice += parts
-        left &= left - 1
-    for number in range(2, MOST_AT_ONCE + 2):
-        fewer[number] |= fewer[number - 1]
-    of_others = np.int64(fewer[min(twice // 2, MOST_AT_ONCE + 1)])
+    near = words()  # at a rank: the places in whose lines there is a card of it
+    _write_near(near, have)
+    near[SUM // 2] = 0  # a seven is no partner of its own
+    partners, seconds = words(), words()
     for place in range(PLACES):
-        seconds[place] |= 0 if (busy >> place) & 1 else of_others
-    left = busy
-    while left:
-        place = lowest_one(left)
-        idle = twice // 2 - count_ones(fourteens_at(state, place))
-        seconds[place] |= fewer[min(idle, MOST_AT_ONCE + 1)]
-        left &= left - 1
+        partners[place] = partners_of(have, state, place)
+    reach_lines(seconds, partners)
+    for place in range(PLACES):
+        seconds[place] |= near[SUM - RANK[state.cells[place]]]
+    sevens = np.int64(have[SUM // 2])
+    while sevens:
+        first = lowest_one(sevens)
+        sevens &= sevens - 1
+        seconds[first] |= _at_least_one(LINES, np.int64(partners[first]))
+    for place in range(PLACES):
+        seconds[place] &= movable if (movable >> place) & 1 else 0
+    return mark_swaps(mask, held, seconds)
+
+
+@rule
+def swaps_of(state, have, place):  # type: ignore[no-untyped-def]
+    """Return a bit for each other place whose swap with `place` brings either card into line with its partner."""
+    found = np.int64(_at_least_one(LINES, np.int64(partners_of(have, state, place))))
+    for i in range(NEIGHBOURS.shape[1]):
+        found |= partners_of(have, state, np.int64(NEIGHBOURS[place, i]))
+    return found
 
 
 @helper
 def mark_second_swaps(state, mask, held):  # type: ignore[no-untyped-def]
     """Mark the swaps that complete an exchange: of two other places, with a fourteen in the end; count them.
 
-    A fourteen lies there in the end if the two make one (and are in line, as they stay), if one of those that lie there
-    now has no part in the swap, or if the swap brings either card into line with a third that it makes one with: the
-    second place's card is a partner of one in the first place's lines, or the second place lies in the lines of a
-    partner of the first place's card.
+    There was no fourteen before the first swap, so each of now lies in one of its two places and in another one. Any
+    swap that leaves one of these others alone will do; so will one that makes another fourteen.
     """
-    near = words()  # at a rank: the places in whose lines there is a card of it
-    _write_near(near, state.have)
-    near[SUM // 2] = 0  # a seven is no partner of its own
-    partners, seconds = words(), words()
-    busy = np.int64(0)
-    for place in range(PLACES):
-        partners[place] = partners_of(state, place)
-    reach_lines(seconds, partners)
-    for place in range(PLACES):
-        made = partners[place] & LINE[place]
-        busy |= (1 if made else 0) << place
-        seconds[place] |= near[SUM - RANK[state.cells[place]]] | made
-    sevens = np.int64(state.have[SUM // 2])
-    while sevens:
-        first = lowest_one(sevens)
-        sevens &= sevens - 1
-        others = np.int64(partners[first])
-        while others:
-            seconds[first] |= LINE[lowest_one(others)]
-            others &= others - 1
-    if busy:
-        add_swaps_elsewhere(state, seconds, busy)
-    movable = ~np.int64(state.swapped | state.have[0]) & ALL_PLACES
-    for place in range(PLACES):
-        seconds[place] &= movable if (movable >> place) & 1 else 0
-    return mark_swaps(mask, held, seconds)
+    have = words()  # a bit for each place of each rank
+    _hold_ranks(have, state.cells)
+    swapped = np.int64(state.swapped)
+    movable = ~np.int64(have[0]) & ~swapped & ALL_PLACES
+    first, second = lowest_one(swapped), lowest_one(swapped & (swapped - 1))
+    busy = (partners_of(have, state, first) & LINE[first]) | (partners_of(have, state, second) & LINE[second])
+    if busy == 0:
+        return mark_swaps_that_meet(state, have, movable, mask, held)
+    # Two places of which neither is the first of these may be swapped; what that one may be swapped with is told apart.
+    place = lowest_one(busy)
+    others = busy & (busy - 1)
+    partners = np.int64(swaps_of(state, have, place))
+    if others:
+        partners |= movable if others & (others - 1) else movable & ~others
+    one = np.int64(1) << place
+    return _mark_swaps_among(mask, held, movable & ~one, (partners & movable) | one)
 
 
 @helper
@@ -448,27 +458,24 @@ def legal(state, mask):  # type: ignore[no-untyped-def]
 @helper
 def withdraw(state, first, second):  # type: ignore[no-untyped-def]
     """Take two cards away and refill their places, the lower-numbered first, while the stock lasts."""
+    one, other = next_card(state, 0), next_card(state, 1)
+    subtract_bytes(state.unseen, COUNTED, LANES * one)
+    subtract_bytes(state.unseen, COUNTED, LANES * other)
+    lay(state, first, one)
+    lay(state, second, other)
+    state.turned = min(state.turned + 2, CARDS)
     state.withdrawn += 2
-    if state.turned < CARDS:
-        fill(state, first)
-    else:
-        lay(state, first, EMPTY)
-    if state.turned < CARDS:
-        fill(state, second)
-        return
-    lay(state, second, EMPTY)
-    if state.closing:
+    if state.closing and other == EMPTY:
         close_the_gaps(state)
 
 
 @helper
 def play(state, action):  # type: ignore[no-untyped-def]
     """Withdraw a fourteen, or swap two cards; return the share of all cards that are withdrawn."""
-    first = FIRST[action]
-    second = SECOND[action]
+    first, second = np.int64(FIRST[np.uint64(action)]), np.int64(SECOND[np.uint64(action)])
     if action < PAIRS:
         withdraw(state, first, second)
-        return state.withdrawn / CARDS - (state.withdrawn - 2) / CARDS
+        return REWARDS[np.uint64(state.withdrawn >> 1)]
     swap(state, first, second)
     if state.swapped:
         state.swapped = 0
@@ -663,7 +670,6 @@ def from_table(state: Any, given: Mapping[str, Sequence[str]], rng: np.random.Ge
     state["rng"] = rng.integers(0, 2**64, dtype=np.uint64)
     state["cells"] = 0
     state["cells"][list(cells)] = list(cells.values())
-    state["have"] = [(1 << np.flatnonzero(ranks == rank)).sum() for rank in range(SUM + 1)]
     state["withdrawn"] = len(withdrawn)
     state["turned"] = CARDS - len(stock)
     state["deck"] = np.concatenate([np.array([*withdrawn, *cells.values()], np.int8), rng.permutation(stock)])
