@@ -405,7 +405,15 @@ def test_the_mean_of_two_networks_is_that_of_their_weights(
     save_net(tmp_path / "other", other, {"placement": "touching", "points": None}, others)
     assert mean_values.main([str(tmp_path / "again"), *map(str, folders)]) == 2
     assert "differ in width, placement or scoring table" in capsys.readouterr().err
-    assert mean_values.main([str(tmp_path / "again"), "one"]) == 2
+    assert mean_values.main([str(tmp_path / "again"), str(tmp_path / "one")]) == 2
+    assert "a mean takes two networks or more" in capsys.readouterr().err
+    assert mean_values.main([str(tmp_path / "again"), *map(str, folders), "--placement", "round"]) == 2
+    assert "placement='round' is not allowed: choose one of" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+    assert mean_values.main([str(tmp_path / "again"), *map(str, folders), "--placement", "touching"]) == 0
+    again, _, facts = load_net(tmp_path / "again")
+    assert facts["placement"] == "touching"
+    assert (again.w2 == net.w2).all()
 
 
 @pytest.mark.compiled

@@ -148,6 +148,26 @@ def write(arguments: list[str], out: Path) -> None:
 
 
 @pytest.mark.compiled
+def test_the_figures_of_each_placement_have_files_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--tables", "1", "--deals", "20", "--seconds", "0.2", "--long-tables", "0"]
+    write(settings, tmp_path)
+    fixed = {path.name: path.read_bytes() for path in tmp_path.glob("tables.*")}
+    assert set(fixed) == {"tables.md", "tables.json", "tables.png"}
+    write(["--placement", "touching", *settings], tmp_path)
+    assert "tables-touching.md, tables-touching.json and tables-touching.png" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("tables.*")} == fixed
+    text = (tmp_path / "tables-touching.md").read_text()
+    assert "--placement touching" in text
+    assert "touching placement" in text
+    assert "(tables-touching.png)" in text
+    found = json.loads((tmp_path / "tables-touching.json").read_text())
+    assert found["head"]["placement"] == "touching"
+    assert found["tables"][0]["points"] == json.loads(fixed["tables.json"])["tables"][0]["points"]
+
+
+@pytest.mark.compiled
 def test_tables_are_trained_for_played_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from patience_env.training.value_training import Plan, ValueTraining
 

@@ -41,13 +41,17 @@ HELD_OUT = 2017  # the seed of the tables
 CHALLENGE = 300.0  # the seconds that the challenge gives a player to prepare
 TABLES, DEALS, LONG_TABLES, LONG = 20, 2000, 3, 1800.0
 SMALL = 0.02  # by what share of its mean a line table trained for that time may be short of a long-trained one
-PICTURE = "tables.png"
 
 
 def held_out_tables(count: int) -> list[dict[str, float]]:
     """Return so many scoring tables, the same every time: nine whole numbers each, from -128 to 127."""
     drawn = np.random.default_rng(HELD_OUT).integers(LOW, HIGH + 1, (count, len(SCORED)))
     return [dict(zip(SCORED, map(float, row), strict=True)) for row in drawn.tolist()]
+
+
+def file_name(placement: str) -> str:
+    """Return what the files of the figures are called, without their endings: each placement has its own."""
+    return "tables" if placement == "fixed" else f"tables-{placement}"
 
 
 def _told(result: Evaluation, base: Evaluation | None = None) -> dict[str, float]:
@@ -120,8 +124,9 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]], courses: Course
     out = [
         "# Patience Poker for any table",
         "",
-        f"Made by `patience figures tables` (version {head['version']}): {len(tables)} scoring tables of nine random "
-        f"whole numbers from {LOW} to {HIGH}, {head['placement']} placement, the first {head['deals']:,} test deals. "
+        f"Made by `patience figures tables --placement {head['placement']}` (version {head['version']}): {len(tables)} "
+        f"scoring tables of nine random whole numbers from {LOW} to {HIGH}, {head['placement']} placement, the first "
+        f"{head['deals']:,} test deals. "
         f"`line` was trained for {head['seconds']:g} seconds of one core for its table alone; `any table` is the value "
         "network that is told the table; +- is a standard error, brackets are the 95% interval of the paired "
         "difference.",
@@ -130,7 +135,7 @@ def markdown(head: dict[str, Any], tables: list[dict[str, Any]], courses: Course
         f"{behind} of {len(tables)}; on average it differs by {gains.mean():+.1f} points, "
         f"{above_greedy(tables).mean():+.1%} of what the line table is above greedy play.",
         "",
-        f"![How far the network is ahead, and what training time does]({PICTURE})",
+        f"![How far the network is ahead, and what training time does]({file_name(head['placement'])}.png)",
     ]
     if courses:
         out += ["", "## What training time does", ""]
@@ -238,7 +243,8 @@ def table_figures(
     first = GAME.check_options({"placement": placement, "scoring": held_out_tables(1)[0]})
     ValuePolicy(value).check(GAME, first)
     head = {"version": __version__, "placement": placement, "deals": deals, "seconds": seconds, "value": value}
-    store = Store(folder / "tables-parts", head)
+    name = file_name(placement)
+    store = Store(folder / f"{name}-parts", head)
     trained = store.path.parent
     parts = []
     for number in range(tables):
@@ -249,16 +255,16 @@ def table_figures(
         longer = partial(play_course, trained, number, placement, deals, times, show)
         courses[number + 1] = store.get(f"course {number}: {' '.join(f'{time:g}' for time in sorted(times))}", longer)
     found = {"head": head, "tables": parts, "courses": courses}
-    replace_file(folder / "tables.md", markdown(head, parts, courses).encode())
-    replace_file(folder / "tables.json", (json.dumps(found, indent=1) + "\n").encode())
-    draw(parts, courses, folder / PICTURE)
+    replace_file(folder / f"{name}.md", markdown(head, parts, courses).encode())
+    replace_file(folder / f"{name}.json", (json.dumps(found, indent=1) + "\n").encode())
+    draw(parts, courses, folder / f"{name}.png")
     return found
 
 
 def command(
     out: Annotated[Path, typer.Option(help="Folder for JSON, Markdown and a plot.")] = Path("docs/figures"),
     tables: Annotated[int, typer.Option(help="How many scoring tables.")] = TABLES,
-    placement: Annotated[str, typer.Option(help="fixed or touching.")] = "fixed",
+    placement: Annotated[str, typer.Option(help="fixed, or touching (tables-touching.md and so on).")] = "fixed",
     deals: Annotated[int, typer.Option(help="The first so many test deals.")] = DEALS,
     seconds: Annotated[float, typer.Option(help="Training of a line table, in seconds of one core.")] = CHALLENGE,
     long_tables: Annotated[int, typer.Option(help="How many tables are trained for other times too.")] = LONG_TABLES,
@@ -294,4 +300,5 @@ def command(
             )
     except (OSError, ValueError) as error:
         fail(error)
-    typer.echo(f"written to {out}: tables.md, tables.json and {PICTURE}")
+    name = file_name(placement)
+    typer.echo(f"written to {out}: {name}.md, {name}.json and {name}.png")
