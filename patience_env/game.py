@@ -146,6 +146,7 @@ class Game:
             open are dealt by the NumPy generator; raises ValueError saying what is impossible.
         picture: row -> what the renderers draw instead of the table, or None for the table itself.
         scores: True where the return is a score, False where 1.0 means that the game is won.
+        has_grid: False where no options give the layout a grid; then nothing is compiled for grids.
     """
 
     id: str
@@ -168,6 +169,7 @@ class Game:
     picture: Callable[[Any], Picture | None] = the_table_itself
     forfeit: Callable[..., Any] = ends_the_episode
     mark_legal: Callable[..., Any] | None = None
+    has_grid: bool = True
 
     def __reduce__(self) -> tuple[Callable[[Entry], Game], tuple[Entry]]:
         """Pickle by name: the functions are those of the game's module."""

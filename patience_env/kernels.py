@@ -11,7 +11,7 @@ from patience_env.deals import advance, bits_at
 from patience_env.encoding import TOGETHER, write_planes
 from patience_env.jit import JIT, kernel, rule
 from patience_env.lanes import LANES, count_ones, lowest_one, ones, pack_row
-from patience_env.verbs import deal, determinize, forfeit, holds_legal, is_won, mark_legal, observe, play
+from patience_env.verbs import deal, determinize, forfeit, has_grid, holds_legal, is_won, mark_legal, observe, play
 
 OVER = 1
 ILLEGAL = 2
@@ -108,7 +108,8 @@ def advance_rows(  # type: ignore[no-untyped-def]
                 if not holds_legal(states[row]):
                     pack_row(held, masks, row)
                 if scratch.shape[1] > 0:
-                    write_planes(observations[row], scratch[row & (TOGETHER - 1)], int(sizes[0]), int(sizes[1]))
+                    cells = int(sizes[1]) if has_grid(states[row]) else 0
+                    write_planes(observations[row], scratch[row & (TOGETHER - 1)], int(sizes[0]), cells)
         row = turn - LAG
         if row >= 0 and row < count:
             mode = modes[row]

@@ -34,6 +34,8 @@ class Rows:
         self.game = game
         self.options = dict(options)
         self.layout = game.layout(self.options)
+        if self.layout.grid and not game.has_grid:
+            raise ValueError(f"{game.id}: its layout has a grid, but its `has_grid` is False")
         self.observation_space = observation_space(self.layout, observation)
         self.observation = observation
         self.only_wins = only_wins

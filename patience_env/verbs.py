@@ -14,7 +14,9 @@ from numba import from_dtype
 
 from patience_env import jit
 
-VERBS = ("deal", "legal", "mark_legal", "holds_legal", "play", "is_won", "observe", "determinize", "forfeit")
+VERBS = (
+    "deal", "legal", "mark_legal", "holds_legal", "play", "is_won", "observe", "has_grid", "determinize", "forfeit"
+)  # fmt: skip
 
 _BY_FIELDS: dict[tuple[str, ...], Any] = {}
 _BY_TYPE: dict[Any, Any] = {}
@@ -81,6 +83,11 @@ def observe(state: Any, places: Any) -> None:
     rules_of(state).observe(state, places)
 
 
+def has_grid(state: Any) -> bool:
+    """Tell whether any of the game's layouts has a grid: for games without one, nothing is compiled for grids."""
+    return bool(rules_of(state).has_grid)
+
+
 def determinize(state: Any, key: Any) -> None:
     """Re-deal all that the player cannot know, and future chance, from the random bits `key` (uint64)."""
     rules_of(state).determinize(state, key)
@@ -118,6 +125,8 @@ def _rule(game: Any, verb: str) -> Any:
         return game.mark_legal or _legal_alone(game.legal)
     if verb == "holds_legal":
         return _false if game.mark_legal is None else _true
+    if verb == "has_grid":
+        return _true if game.has_grid else _false
     return getattr(game, verb)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from patience_env.encoding import (
     write_planes,
 )
 from patience_env.env import PatienceEnv
-from patience_env.game import Counter, Layout
+from patience_env.game import Counter, Layout, get_game
 from playing import GAMES, legal_actions, scaled, variants
 
 POKER = "PatiencePoker-v0"
@@ -156,3 +157,8 @@ def test_random_scoring_shows_its_table() -> None:
     assert values.min() < -100
     assert values.max() > 100
     assert abs(values.mean() + 0.5) < 4 * 73.9 / np.sqrt(values.size)
+
+
+def test_a_game_with_a_grid_does_not_say_that_it_has_none() -> None:
+    with pytest.raises(ValueError, match=f"{POKER}: its layout has a grid"):
+        PatienceEnv(replace(get_game(POKER), has_grid=False))

@@ -486,4 +486,5 @@ GAME = Game(
     table=table,
     from_table=from_table,
     picture=picture,
+    has_grid=False,
 )

@@ -432,4 +432,5 @@ GAME = Game(
     describe=describe,
     table=table,
     from_table=from_table,
+    has_grid=False,
 )
