@@ -20,7 +20,7 @@ from patience_env.games.fourteenth import (
     SUM,
     cards_of,
     count_fourteens,
-    fourteens_at,
+    find_fourteens,
     lay,
     swap,
     withdraw,
@@ -35,12 +35,15 @@ STRIDE = 149  # no factor of the number of actions
 
 
 @helper
-def fewest_partners(state, among, free):  # type: ignore[no-untyped-def]
-    """Return the place of `among` (a bit each) with the fewest partners in `free`, but at least one; -1 without any."""
+def fewest_partners(fourteens, among, free):  # type: ignore[no-untyped-def]
+    """Return the place of `among` (a bit each) with the fewest partners in `free`, but at least one; -1 without any.
+
+    `fourteens` holds what `find_fourteens` writes.
+    """
     fewest, chosen = PLACES, -1
     for place in range(PLACES):
         if (among >> place) & 1:
-            partners = count_ones(fourteens_at(state, place) & free)
+            partners = count_ones(fourteens[place] & free)
             if 0 < partners < fewest:
                 fewest, chosen = partners, place
     return chosen
@@ -52,13 +55,15 @@ def couples(state):  # type: ignore[no-untyped-def]
 
     A place with the fewest partners takes, of these, the one with the fewest: seldom less than the most possible.
     """
+    fourteens = words()
+    find_fourteens(fourteens, state)
     free = np.int64(cards_of(state))
     count = 0
     while True:
-        first = fewest_partners(state, free, free)
+        first = fewest_partners(fourteens, free, free)
         if first < 0:
             return count
-        second = fewest_partners(state, np.int64(fourteens_at(state, first)) & free, free)
+        second = fewest_partners(fourteens, np.int64(fourteens[first]) & free, free)
         free &= ~((1 << first) | (1 << second))
         count += 1
 

@@ -182,19 +182,6 @@ def above_lanes(typing_context, source, at, limit):  # type: ignore[no-untyped-d
 
 
 @intrinsic
-def rank_lanes(typing_context, cards, at, rank):  # type: ignore[no-untyped-def]
-    """Return `LANES` bits, the lowest for `cards[at]`: 1 where a card of a rank (1 to 13; another: none) lies."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        codes = builder.load(_pointer(context, builder, signature.args[0], args[0], args[1]), align=1)
-        wanted = builder.sub(_everywhere(builder, args[2]), _all(1))
-        found = builder.icmp_unsigned("==", _ranks(builder, codes), wanted)
-        return builder.zext(builder.bitcast(found, ir.IntType(LANES)), ir.IntType(64))
-
-    return types.int64(cards, types.uint64, types.uint64), generate
-
-
-@intrinsic
 def subtract_lanes(typing_context, target, to, source, at):  # type: ignore[no-untyped-def]
     """Subtract `LANES` bytes of `source`, from `at` on, from those of `target`, from `to` on."""
 
@@ -784,17 +771,6 @@ def _above_in_lanes(source, at, limit):  # type: ignore[no-untyped-def]
     return above_lanes(source, np.uint64(at), np.uint64(limit))
 
 
-def _of_rank_plainly(cards, at, rank):  # type: ignore[no-untyped-def]
-    """Return `LANES` bits, the lowest for `cards[at]`: 1 where a card of a rank (1 to 13; another: none) lies."""
-    codes = cards[at : at + LANES].tolist()
-    return sum(1 << i for i, code in enumerate(codes) if code and (code - 1) % 13 + 1 == rank)
-
-
-@rule
-def _of_rank_in_lanes(cards, at, rank):  # type: ignore[no-untyped-def]
-    return rank_lanes(cards, np.uint64(at), np.uint64(rank))
-
-
 def _subtract_plainly(target, source, at):  # type: ignore[no-untyped-def]
     """Subtract bytes of `source`, from `at` on, from those of `target`.
 
@@ -842,7 +818,6 @@ show_cards_back: Any = _show_back_in_lanes if JIT else _show_back_plainly
 count_ones: Any = _count_in_lanes if JIT else _count_plainly
 lowest_one: Any = _lowest_in_lanes if JIT else _lowest_plainly
 ones_above: Any = _above_in_lanes if JIT else _above_plainly
-ones_of_rank: Any = _of_rank_in_lanes if JIT else _of_rank_plainly
 subtract_bytes: Any = _subtract_in_lanes if JIT else _subtract_plainly
 ones: Any = _marked_in_lanes if JIT else _marked_plainly
 write_bits: Any = _spread_in_lanes if JIT else _spread_plainly

@@ -62,7 +62,6 @@ from patience_env.lanes import (
     meeting,
     ones,
     ones_above,
-    ones_of_rank,
     pair_marker,
     rank_holder,
     subtract_bytes,
@@ -196,9 +195,12 @@ def cards_of(state):  # type: ignore[no-untyped-def]
 
 
 @rule
-def fourteens_at(state, place):  # type: ignore[no-untyped-def]
-    """Return a bit for each place whose card makes fourteen with the card of a place in its line."""
-    return ones_of_rank(state.cells, 0, SUM - RANK[state.cells[place]]) & LINE[place]
+def find_fourteens(fourteens, state):  # type: ignore[no-untyped-def]
+    """Write for each place a bit for each in its line whose card makes fourteen with its own."""
+    have = words()
+    _hold_ranks(have, state.cells)
+    for place in range(PLACES):
+        fourteens[place] = have[SUM - RANK[state.cells[place]]] & LINE[place]
 
 
 # What lies k to the right or the left of a place in its row, and what lies k above or below it.
@@ -253,9 +255,11 @@ def mark_all_swaps(mask, held):  # type: ignore[no-untyped-def]
 @helper
 def count_fourteens(state):  # type: ignore[no-untyped-def]
     """Return how many fourteens lie in the square."""
+    fourteens = words()
+    find_fourteens(fourteens, state)
     twice = 0
-    for place in range(np.uint64(PLACES)):
-        twice += count_ones(fourteens_at(state, place))
+    for place in range(PLACES):
+        twice += count_ones(fourteens[place])
     return twice // 2
 
 
