@@ -30,7 +30,7 @@ from patience_env.agents.line_table import new_boards, read_board, see_card
 from patience_env.agents.policy import Policy, Turn, make_policy, parse_policy
 from patience_env.cards import PACK
 from patience_env.deals import named_deals
-from patience_env.game import get_game
+from patience_env.game import Game, get_game
 from patience_env.games.patience_poker import CANVAS, CARDS, GAME
 from patience_env.jit import kernel, rule
 from patience_env.training.evaluate import standard_error, write_atomically
@@ -110,6 +110,19 @@ class Watched(Policy):
         return actions
 
 
+def fixed_table(options: Mapping[str, Any]) -> tuple[Game, dict[str, Any]]:
+    """Return Patience Poker and its options in normal form.
+
+    Raises:
+        ValueError: options that are not allowed, among them random tables and a target.
+    """
+    game = get_game(GAME.id)
+    checked = game.check_options(dict(options))
+    if checked["scoring"] == "random" or checked["target"] is not None:
+        raise ValueError("single tableaus under one scoring table are wanted, not scoring='random' or a target")
+    return game, checked
+
+
 def play(
     text: str,
     options: Mapping[str, Any],
@@ -132,10 +145,7 @@ def play(
     Raises:
         ValueError: options or a policy that are not allowed, or `keep` holds something else.
     """
-    game = get_game(GAME.id)
-    checked = game.check_options(dict(options))
-    if checked["scoring"] == "random" or checked["target"] is not None:
-        raise ValueError("luck is told for single tableaus under one scoring table, not for 'random' or a target")
+    game, checked = fixed_table(options)
     name, given = parse_policy(text)
     player = make_policy(name, GAME.id, **given)
     player.check(game, checked)
