@@ -13,7 +13,6 @@ Example: python -m patience_env.training.last_cards --scoring english --first 40
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,10 +25,9 @@ from patience_env.agents.line_table import LinePolicy, new_boards
 from patience_env.agents.policy import Policy, Turn, make_policy, parse_policy
 from patience_env.agents.search import BOARDS, begin, expect
 from patience_env.cards import PACK
-from patience_env.deals import named_deals
 from patience_env.games.patience_poker import CANVAS, CARDS, GAME
 from patience_env.training.evaluate import standard_error
-from patience_env.training.luck import fixed_table
+from patience_env.training.luck import chosen_deals, command_of, fixed_table
 from patience_env.training.shares import BATCH, cut, play_deals, share_seed, warm_up
 
 # With so many cells left the rest is gone through in milliseconds; with one more in seconds.
@@ -148,26 +146,13 @@ def examine(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m patience_env.training.last_cards",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--scoring", default="american")
-    parser.add_argument("--placement", default="fixed", choices=("fixed", "touching"))
-    parser.add_argument("--deals", default="test", choices=("test", "validation", "smoke"))
-    parser.add_argument("--first", type=int, default=400, help="how many of the deals")
+    parser = command_of("last_cards", __doc__)
     parser.add_argument("--left", type=int, nargs="+", default=[4, 3, 2], help="how many cells are left, each 2 to 5")
-    parser.add_argument("--policy", action="append", required=True, help="as `patience evaluate` takes it; several")
     given = parser.parse_args(arguments)
     try:
-        deals = np.array(named_deals(given.deals), np.uint64)
-        if not 1 < given.first <= len(deals):
-            raise ValueError(f"first={given.first} is not allowed: give a number from 2 to {len(deals)}")
-        found = [
-            examine(given.policy, {"scoring": given.scoring, "placement": given.placement}, deals[: given.first], left)
-            for left in given.left
-        ]
+        options = {"scoring": given.scoring, "placement": given.placement}
+        deals = chosen_deals(given)
+        found = [examine(given.policy, options, deals, left) for left in given.left]
     except (OSError, TypeError, ValueError) as error:
         print(f"last_cards: error: {error}", file=sys.stderr)
         return 2

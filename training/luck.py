@@ -179,11 +179,11 @@ def row(policy: str, *cells: str) -> str:
     return f"{policy:44s}" + "".join(f" {cell:>{width}s}" for cell, width in zip(cells, (16, 16, 12, 24), strict=True))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command."""
+def command_of(module: str, about: str | None) -> argparse.ArgumentParser:
+    """Return what reads the arguments of a command that lets policies play deals of Patience Poker."""
     parser = argparse.ArgumentParser(
-        prog="python -m patience_env.training.luck",
-        description=__doc__,
+        prog=f"python -m patience_env.training.{module}",
+        description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--scoring", default="american")
@@ -191,18 +191,34 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--deals", default="test", choices=("test", "validation", "smoke"))
     parser.add_argument("--first", type=int, default=400, help="how many of the deals")
     parser.add_argument("--policy", action="append", required=True, help="as `patience evaluate` takes it; several")
+    return parser
+
+
+def chosen_deals(given: argparse.Namespace) -> NDArray[np.uint64]:
+    """Return the deals that the arguments of such a command ask for.
+
+    Raises:
+        ValueError: more than there are, or fewer than two.
+    """
+    deals = np.array(named_deals(given.deals), np.uint64)
+    if not 1 < given.first <= len(deals):
+        raise ValueError(f"first={given.first} is not allowed: give a number from 2 to {len(deals)}")
+    return deals[: given.first]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command."""
+    parser = command_of("luck", __doc__)
     parser.add_argument("--keep", default="", help="start of the names of files, one a policy, to go on from")
     given = parser.parse_args(arguments)
     options = {"scoring": given.scoring, "placement": given.placement}
     results: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
     try:
-        deals = np.array(named_deals(given.deals), np.uint64)
-        if not 1 < given.first <= len(deals):
-            raise ValueError(f"first={given.first} is not allowed: give a number from 2 to {len(deals)}")
+        deals = chosen_deals(given)
         print(row("policy", "mean +- stderr", "luck taken out", "time a move", "minus the first [95%]"))
         for number, text in enumerate(given.policy):
             keep = Path(f"{given.keep}{number}.json") if given.keep else None
-            scores, luck, seconds = play(text, options, deals[: given.first], keep)
+            scores, luck, seconds = play(text, options, deals, keep)
             skill = scores - luck
             results.append((scores, skill))
             difference = ""
