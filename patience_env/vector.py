@@ -127,7 +127,6 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         # The deals being played; the same with the next ones of games that are dealt in the coming step.
         self._playing, self._deals = np.zeros(self.num_envs, np.uint64), np.zeros(self.num_envs, np.uint64)
         self._no_actions = np.zeros(self.num_envs, np.int64)
-        self._told_now: NDArray[np.bool_] | None = None  # what the step in hand tells, until its `info` is made
         self._take_views()
         self.single_observation_space = self._rows.observation_space
         self.single_action_space = spaces.Discrete(self.layout.actions)
@@ -224,7 +223,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         # What goes on is shown again, since the arrays are fresh.
         self._start(np.flatnonzero(chosen), flat, masks, LOOK if self.copy else IDLE, numbers)
         self._started = True
-        return self._shaped(flat), self._info(masks)
+        return self._shaped(flat), self._info(masks, self._all_told.copy())
 
     def _reset_mask(self, mask: Any) -> NDArray[np.bool_]:
         if mask is None:
@@ -291,17 +290,17 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         rows = self._rows
         flat, masks = self._targets()
         seen = rows.advance(self._modes, self._deals, chosen, flat, masks if self.copy else None)
-        rewards, terminated, truncated = self._settle(seen)
+        rewards, told = self._settle(seen)
         illegal = self._illegal() if seen & ILLEGAL else None
         if self.autoreset_mode is AutoresetMode.SAME_STEP and self._ended.any():
             extra = {**self._final(flat, masks, illegal), **_with_companion("illegal_action", illegal, ~self._ended)}
             self._start(np.flatnonzero(self._ended), flat, masks, IDLE)
-            info = self._info(masks) | extra
+            info = self._info(masks, told) | extra
         else:
-            info = self._info(masks)
+            info = self._info(masks, told)
             if illegal is not None:
                 info |= _with_companion("illegal_action", illegal, self._all)
-        return self._shaped(flat), rewards, terminated, truncated, info
+        return self._shaped(flat), rewards, told[0], told[1], info
 
     def _prepare(self, given: Any, actions: NDArray[np.int64]) -> None:
         """Set modes and deals of the coming step, which resets ended games; or raise before anything is changed."""
@@ -318,19 +317,18 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         if found >= 0:
             self._refuse(found, given)
 
-    def _settle(self, seen: int) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return rewards and ends of the step just made, and prepare the next one."""
+    def _settle(self, seen: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return rewards of the step just made and what it tells (as `_all_told`), and prepare the next one."""
         rows = self._rows
-        self._told_now = now = self._all_told.copy()
-        terminated, truncated = now[0], now[1]
+        told = self._all_told.copy()
         if not self._all_play or seen & OVER or self._limit:
             found = settle_rows(
                 self._modes,
                 rows.status,
                 self._elapsed,
                 self._limit,
-                terminated,
-                truncated,
+                told[0],
+                told[1],
                 self._ended,
                 self._deals,
                 self._playing,
@@ -340,7 +338,7 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             self._some_ended, self._ready = found > 0, found < 2
         else:
             self._ready = True
-        return rows.rewards.copy(), terminated, truncated
+        return rows.rewards.copy(), told
 
     def _prepare_rows(self, actions: NDArray[np.int64]) -> int:
         return int(
@@ -386,13 +384,11 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
             self._warned = True
         return np.asarray((self._rows.status & ILLEGAL) != 0)
 
-    def _info(self, masks: NDArray[np.int8]) -> dict[str, Any]:
-        now = self._all_told.copy() if self._told_now is None else self._told_now
-        self._told_now = None
-        info: dict[str, Any] = {"action_mask": masks, "_action_mask": now[2]}
+    def _info(self, masks: NDArray[np.int8], told: NDArray[np.bool_]) -> dict[str, Any]:
+        info: dict[str, Any] = {"action_mask": masks, "_action_mask": told[2]}
         for i, (name, companion, value) in enumerate(self._told, 3):
             info[name] = value.copy()
-            info[companion] = now[i]
+            info[companion] = told[i]
         return info
 
     def _final(
@@ -456,17 +452,16 @@ class PatienceVectorEnv(VectorEnv[NDArray[np.int8], NDArray[np.int64], NDArray[A
         views = {name: rows.states[name] for name in self.layout.summary}
         self._live_info: dict[str, NDArray[Any]] = {"deal": self._playing, **views}
         self._told = [(name, f"_{name}", value) for name, value in self._live_info.items()]
-        # What a step tells of every game unless it finds otherwise: no end of either kind, each fact known.
+        # What a step tells of every game unless it finds otherwise: not terminated, not truncated, each fact known.
         self._all_told = np.ones((3 + len(self._told), self.num_envs), np.bool_)
         self._all_told[:2] = False
-        self._told_now = None
         self._live_observations = rows.flat.reshape(self._shape)
         self._flat_buffers = _Buffers(rows.flat.shape)
         self._mask_buffers = _Buffers(rows.masks.shape)
 
     def __getstate__(self) -> dict[str, Any]:
         derived = ["game", "options", "layout", "_shape", "_live_info", "_told", "_all_told", "_live_observations"]
-        derived += ["_told_now", "_flat_buffers", "_mask_buffers"]
+        derived += ["_flat_buffers", "_mask_buffers"]
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -113,7 +113,8 @@ class Batched:
         start = time.process_time_ns()
         seen = env._rows.advance(env._modes, env._deals, actions, flat, masks)
         spent = time.process_time_ns() - start
-        self.results = (flat, *env._settle(seen), env._info(masks))
+        rewards, told = env._settle(seen)
+        self.results = (flat, rewards, told[0], told[1], env._info(masks, told))
         return spent
 
     def copy(self, actions: Any) -> int:
