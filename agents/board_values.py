@@ -69,6 +69,17 @@ PARTS = {
     "cards placed": 3,
 }
 FEATURES = sum(PARTS.values())
+# What a network may be told besides, for each of the thirteen ranks: how many cards of it the line holds, those times
+# how many are unseen, how many are unseen of what its straights want, and those times the crossing lines that hold it.
+RANK_PARTS = {
+    "each rank: held": 13,
+    "held, times unseen": 13,
+    "wanted for straights: unseen": 13,
+    "wanted for straights: unseen, times the crossing lines with it": 13,
+}
+ALL_FEATURES = FEATURES + sum(RANK_PARTS.values())
+# A network may have weights of its own for each number of cards on the board but 0 and 25.
+STAGES = CARDS - 1
 # What a network for any table knows of the table: what kind it is, and its nine points.
 MOODS = 32 + 9
 
@@ -153,9 +164,30 @@ def describe_straights(board, line, out, at):  # type: ignore[no-untyped-def]
         out[at + 6] = 0.25 * scale * cards
 
 
+@rule
+def describe_ranks(board, line, wanted, out):  # type: ignore[no-untyped-def]
+    """Write what is told of each rank; `out` holds how many crossing lines have each of those wanted for straights."""
+    rest = board.ranks[line]
+    while rest:
+        rank = LOWEST_RANK[rest]
+        held = (board.counts[line] >> (3 * rank)) & 7
+        out[FEATURES + rank] = 0.5 * held
+        out[FEATURES + 13 + rank] = 0.25 * held * board.unseen[rank]
+        rest &= rest - 1
+    while wanted:
+        rank = LOWEST_RANK[wanted]
+        out[FEATURES + 26 + rank] = 0.25 * board.unseen[rank]
+        out[FEATURES + 39 + rank] *= 0.25 * board.unseen[rank]
+        wanted &= wanted - 1
+
+
 @helper
 def describe_line(board, line, placed, wants, out):  # type: ignore[no-untyped-def]
-    """Write the features of an incomplete line: 0 to 17; 18 and 19 stand for an empty row and column anywhere."""
+    """Write the features of an incomplete line: 0 to 17; 18 and 19 stand for an empty row and column anywhere.
+
+    `out` has room for FEATURES or for ALL_FEATURES of them.
+    """
+    ranked = out.shape[0] > FEATURES
     for i in range(out.shape[0]):
         out[i] = 0.0
     axis = line // CANVAS if line < LINES else line - LINES
@@ -211,6 +243,11 @@ def describe_line(board, line, placed, wants, out):  # type: ignore[no-untyped-d
             here = count_cards(pack, straight & want)
             wanted_mean += here
             wanted_least = min(wanted_least, here)
+            if ranked:
+                rest = straight & board.ranks[cross]
+                while rest:
+                    out[FEATURES + 39 + LOWEST_RANK[rest]] += 1.0
+                    rest &= rest - 1
         if ranks:
             here = count_cards(pack, ranks & want)
             ranks_mean += here
@@ -230,6 +267,8 @@ def describe_line(board, line, placed, wants, out):  # type: ignore[no-untyped-d
     if size == 0:
         out[5 + 7] = 0.25 * ONES[kept]
         return
+    if ranked:
+        describe_ranks(board, at, straight, out)
     left = SIDE - size
     if straight:
         out[FEATURES - 12] = 0.05 * count_cards(pack, straight)
@@ -347,11 +386,16 @@ def head(base, product, last, bias):  # type: ignore[no-untyped-def]
 
 
 class Net(NamedTuple):
-    """The weights of a network, float32; the first index is the part that an axis plays (0 or 1)."""
+    """The weights of a network, float32; the first index is the part that an axis plays (0 or 1).
 
-    w1: Any  # (2, FEATURES, width)
+    A network of stages has weights for each number of cards, 1 to 24, one after the other: 48 parts instead of 2.
+    """
+
+    w1: Any  # (2, FEATURES or ALL_FEATURES, width)
     b1: Any  # (2, width)
-    w2: Any  # (2, 3, width, width): from the line itself, from its own axis, from the other one
+    # (2, 3 or 4, width, width): from the line itself, from its own axis, from the other one, and perhaps from the lines
+    # that cross its empty cells
+    w2: Any
     b2: Any  # (2, width)
     w3: Any  # (2, width)
     b3: Any  # (2,)
@@ -364,6 +408,7 @@ class Space(NamedTuple):
     features: Any  # float32, (ROWS, FEATURES)
     vectors: Any  # float32, (ROWS, width): the first layer
     products: Any  # float32, (ROWS, width): what it gives to the second
+    crossings: Any  # float32, (ROWS, width): what a line tells those that cross it at an empty cell
     pools: Any  # float32, (2, width): the sum of an axis
     bases: Any  # float32, (2, width): what all lines of an axis have in common
 
@@ -409,13 +454,18 @@ def net_for(net: Net, conditions: Conditions, points: NDArray[np.float64]) -> Ne
     )
 
 
-def new_space(width: int) -> Space:
-    """Return room for a network of a width."""
+def new_space(width: int, features: int = FEATURES) -> Space:
+    """Return room for a network of a width that is told so many features of a line."""
     return Space(
         np.zeros((LINES, 2), np.int64),
-        np.zeros((ROWS, FEATURES), np.float32),
-        *(np.zeros((count, width), np.float32) for count in (ROWS, ROWS, 2, 2)),
+        np.zeros((ROWS, features), np.float32),
+        *(np.zeros((count, width), np.float32) for count in (ROWS, ROWS, ROWS, 2, 2)),
     )
+
+
+def room_for(net: Net) -> Space:
+    """Return room for a network."""
+    return new_space(net.b1.shape[1], net.w1.shape[1])
 
 
 # Rows of the arrays of features and vectors: the lines as in BOARD, then an empty row and an empty column.
@@ -448,12 +498,46 @@ def set_base(net, role, own, other, base):  # type: ignore[no-untyped-def]
     add_product(other, net.w2[role, 2], base)
 
 
+@rule
+def add_crossings(board, line, crossings, out):  # type: ignore[no-untyped-def]
+    """Add to `out` what the lines tell that cross a line (or an empty one, see `describe_line`) at its empty cells."""
+    axis = line // CANVAS if line < LINES else line - LINES
+    blanks = SIDE
+    for cross in range(CANVAS * (1 - axis), CANVAS * (1 - axis) + board.side):
+        cards = board.cards[cross]
+        if cards == 0:
+            continue
+        blanks -= 1
+        if cards == SIDE:
+            continue
+        if line < LINES:
+            row = line if axis == 0 else cross
+            column = cross - CANVAS if axis == 0 else line - CANVAS
+            if (board.filled[row] >> column) & 1:
+                continue
+        for j in range(out.shape[0]):
+            out[j] += crossings[cross, j]
+    if blanks > 0:
+        for j in range(out.shape[0]):
+            out[j] += blanks * crossings[BLANK + 1 - axis, j]
+
+
+@rule
+def stage_of(net, placed):  # type: ignore[no-untyped-def]
+    """Return where the weights begin for a board of so many cards."""
+    stage = 0
+    if net.w1.shape[0] > 2:
+        stage = 2 * (min(max(placed, 1), STAGES) - 1)
+    return stage
+
+
 @helper
 def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
     """Fill `space` with what the network makes of a board on which `placed` cards will lie; return its worth."""
     describe_board(board, placed, space.wants, space.features)
+    stage = stage_of(net, placed)
     for axis in range(2):
-        role = axis ^ board.flip
+        role = stage + (axis ^ board.flip)
         pool = space.pools[axis]
         for j in range(pool.shape[0]):
             pool[j] = 0.0
@@ -471,8 +555,16 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
             for j in range(pool.shape[0]):
                 pool[j] += blanks * space.vectors[blank, j]
     total = board.score
+    crossed = net.w2.shape[1] > 3
+    if crossed:
+        for axis in range(2):
+            role = stage + (1 - axis ^ board.flip)
+            set_product(space.vectors[BLANK + axis], net.w2[role, 3], space.crossings[BLANK + axis])
+            for line in range(CANVAS * axis, CANVAS * axis + board.side):
+                if 0 < board.cards[line] < SIDE:
+                    set_product(space.vectors[line], net.w2[role, 3], space.crossings[line])
     for axis in range(2):
-        role = axis ^ board.flip
+        role = stage + (axis ^ board.flip)
         base = space.bases[axis]
         set_base(net, role, space.pools[axis], space.pools[1 - axis], base)
         blanks = SIDE
@@ -481,10 +573,14 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
                 blanks -= 1
                 if board.cards[line] < SIDE:
                     set_product(space.vectors[line], net.w2[role, 0], space.products[line])
+                    if crossed:
+                        add_crossings(board, line, space.crossings, space.products[line])
                     total += head(base, space.products[line], net.w3[role], net.b3[role])
         if blanks > 0:
             blank = BLANK + axis
             set_product(space.vectors[blank], net.w2[role, 0], space.products[blank])
+            if crossed:
+                add_crossings(board, blank, space.crossings, space.products[blank])
             total += blanks * head(base, space.products[blank], net.w3[role], net.b3[role])
     return total
 
@@ -558,13 +654,13 @@ def export(board, space, inputs, weights, owners):  # type: ignore[no-untyped-de
                 going = board.cards[line] < SIDE
                 weights[slot] = 1.0 if going else 0.0
                 owners[slot] = line
-                for i in range(FEATURES):
+                for i in range(inputs.shape[1]):
                     inputs[slot, i] = space.features[line, i] if going else np.float32(0.0)
                 slot += 1
         while slot < SIDE * (axis + 1):
             weights[slot] = 1.0
             owners[slot] = -1
-            for i in range(FEATURES):
+            for i in range(inputs.shape[1]):
                 inputs[slot, i] = space.features[BLANK + axis, i]
             slot += 1
 
@@ -761,14 +857,17 @@ def save_net(
     """Save a network into a folder (made if need be), and what made it.
 
     `facts` must hold `placement`, `points` (the ten; None for a network with conditions, which plays for any table) and
-    whatever else should be told.
+    whatever else should be told. The weights of a network of stages are rounded to half precision.
     """
     from patience_env.training.models import write_pair
 
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     tensors = {**net._asdict(), **(conditions._asdict() if conditions is not None else {})}
-    write_pair(target / VALUE_MODEL, tensors, {"game": GAME.id, "features": PARTS, **facts})
+    parts = PARTS if net.w1.shape[1] == FEATURES else {**PARTS, **RANK_PARTS}
+    if net.w1.shape[0] > 2:
+        tensors = {name: array.astype(np.float16) for name, array in tensors.items()}
+    write_pair(target / VALUE_MODEL, tensors, {**facts, "game": GAME.id, "features": parts})
 
 
 def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, dict[str, Any]]:
@@ -781,7 +880,8 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, di
 
     path = Path(folder) / VALUE_MODEL
     facts, tensors = read_pair(path, "value model", small)
-    if facts.get("game") != GAME.id or facts.get("features") != PARTS:
+    parts = facts.get("features")
+    if facts.get("game") != GAME.id or parts not in (PARTS, {**PARTS, **RANK_PARTS}):
         raise ValueError(
             f"value model {str(path)!r} was made for {facts.get('game')} and other features of a line than this "
             f"version's: train it again"
@@ -792,23 +892,27 @@ def load_net(folder: str | os.PathLike[str]) -> tuple[Net, Conditions | None, di
     if not told or facts.get("placement") not in ("fixed", "touching"):
         raise ValueError(f"value model {str(path)!r} does not tell its placement and the points of ten hands")
     width = tensors["b1"].shape[-1] if "b1" in tensors and tensors["b1"].ndim else 0
+    features = FEATURES if parts == PARTS else ALL_FEATURES
+    staged = "b1" in tensors and len(tensors["b1"]) == 2 * STAGES
+    roles, kind = (2 * STAGES, np.float16) if staged else (2, np.float32)
+    crossed = "w2" in tensors and tensors["w2"].ndim == 4 and tensors["w2"].shape[1] == 4
     shapes: dict[str, tuple[int, ...]] = {
-        "w1": (2, FEATURES, width),
-        "b1": (2, width),
-        "w2": (2, 3, width, width),
-        "b2": (2, width),
-        "w3": (2, width),
-        "b3": (2,),
+        "w1": (roles, features, width),
+        "b1": (roles, width),
+        "w2": (roles, 4 if crossed else 3, width, width),
+        "b2": (roles, width),
+        "w3": (roles, width),
+        "b3": (roles,),
     }
     further: dict[str, tuple[int, ...]] = {"t0": (MOODS - 9,), "t1": (9, MOODS - 9), "c3": (2, 9, width), "c4": (2, 9)}
     further |= dict.fromkeys(("c1", "g1", "c2", "g2"), (2, MOODS, width))
     wanted = shapes if points is not None else {**shapes, **further}
     found = {name: (array.shape, array.dtype) for name, array in tensors.items()}
-    if width == 0 or found != {name: (shape, np.dtype(np.float32)) for name, shape in wanted.items()}:
+    if width == 0 or found != {name: (shape, np.dtype(kind)) for name, shape in wanted.items()}:
         raise ValueError(f"value model {str(path)!r} does not hold the weights of a network of this version")
     if not all(np.isfinite(array).all() for array in tensors.values()):
         raise ValueError(f"value model {str(path)!r} holds numbers that are not finite")
-    arrays = {name: np.ascontiguousarray(tensors[name]) for name in wanted}
+    arrays = {name: np.ascontiguousarray(tensors[name], np.float32) for name in wanted}
     conditions = None if points is not None else Conditions(**{name: arrays[name] for name in further})
     return Net(**{name: arrays[name] for name in shapes}), conditions, facts
 
@@ -859,7 +963,7 @@ class ValuePolicy(Policy):
     def _rate(self, turn: Turn) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         net, conditions, _ = self.model(turn.options)
         actions, worths = np.zeros(len(turn), np.int64), np.full((len(turn), CANVAS * CANVAS), -np.inf)
-        space = new_space(net.b1.shape[1])
+        space = room_for(net)
         # All positions with one scoring table are rated in one go; with random tables each has its own.
         tables, which = np.unique(turn.states["points"], axis=0, return_inverse=True)
         for number, points in enumerate(tables):

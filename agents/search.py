@@ -29,8 +29,8 @@ from patience_env.agents.board_values import (
     Space,
     ValuePolicy,
     net_for,
-    new_space,
     play_first,
+    room_for,
     try_cell,
     turn_board,
 )
@@ -520,7 +520,7 @@ class SearchPolicy(Policy):
         if key not in self._ahead:
             net, conditions, _ = value.model(options)
             weights = net if conditions is None else net_for(net, conditions, points)
-            space, worths = new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS)
+            space, worths = room_for(net), np.zeros(CANVAS * CANVAS)
             touching = int(options["placement"] == "touching")
             turned = int(agree(self._boards, AGREED_ON, weights, space, values, points, touching, worths))
             self._ahead[key] = Ahead(weights, space, worths, turned)

@@ -18,16 +18,22 @@ import torch
 from patience_env import jit
 from patience_env.agents import board_values
 from patience_env.agents.board_values import (
+    ALL_FEATURES,
     FEATURES,
+    RANK_PARTS,
+    STAGES,
+    Net,
     ValuePolicy,
     load_net,
     net_for,
     new_space,
     relative_points,
+    room_for,
     save_net,
 )
 from patience_env.agents.line_table import lay, new_boards, points_of, read_board
 from patience_env.agents.policy import Turn, make_policy, see
+from patience_env.cards import card_code
 from patience_env.deals import named_deals
 from patience_env.env import PatienceEnv
 from patience_env.games.patience_poker import CANVAS, SIDE
@@ -108,14 +114,14 @@ def rate(states, boards, net, space, points, flip, worths):  # type: ignore[no-u
 
 def rated(env: PatienceEnv, net: Any, flip: int) -> Any:
     worths = np.zeros(len(env.action_masks()))
-    rate(env.state_rows(), new_boards(2), net, new_space(net.b1.shape[1]), POINTS, flip, worths)
+    rate(env.state_rows(), new_boards(2), net, room_for(net), POINTS, flip, worths)
     return worths
 
 
 def shown(env: PatienceEnv, net: Any, points: Any = POINTS) -> tuple[Any, Any, Any, Any]:
-    inputs = np.zeros((1, 10, FEATURES), np.float32)
+    inputs = np.zeros((1, 10, net.w1.shape[1]), np.float32)
     weights, owners, worths = np.zeros((1, 10), np.float32), np.zeros((1, 10), np.int8), np.zeros(3)
-    space = new_space(net.b1.shape[1])
+    space = room_for(net)
     show_board(env.state_rows(), new_boards(2), net, space, points, inputs, weights, owners, worths)
     return inputs, weights, owners, worths
 
@@ -132,6 +138,84 @@ def test_compiled_play_values_a_board_as_torch_does(models: dict[str, Path], pla
         assert np.isfinite(inputs).all()
         assert np.abs(inputs).max() < 5
         assert sorted(set(owners[0].tolist()) - {-1}) == sorted(x for x in owners[0].tolist() if x >= 0)
+
+
+def opened(env: PatienceEnv, owners: Any) -> Any:
+    """Return where rows and columns cross at an empty cell, (1, 5, 5), from what the environment shows."""
+    table, found = env.table(), np.ones((1, 5, 5), np.float32)
+    for i, row in enumerate(owners[0, :5].tolist()):
+        for j, column in enumerate(owners[0, 5:].tolist()):
+            if row >= 0 and column >= 0 and table.get(f"r{row + 1}c{column - CANVAS + 1}"):
+                found[0, i, j] = 0.0
+    return found
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_network_of_stages_is_for_each_number_of_cards_its_own(placement: str, tmp_path: Path) -> None:
+    """All features are told, and lines hear those that cross them; compiled play does as torch does, stage by stage."""
+    stages = [ValueNet(8, seed, features=ALL_FEATURES, crossed=True) for seed in range(STAGES)]
+    with torch.no_grad():
+        for network in stages:
+            network.w2[:, 3] *= 10
+            for weights in network.parameters():
+                weights.copy_(weights.half())
+    nets = [net_of(dict(network.named_parameters()), 32.0) for network in stages]
+    whole = Net(*(np.concatenate(arrays) for arrays in zip(*nets, strict=True)))
+    save_net(tmp_path, whole, {"placement": placement, "points": POINTS.tolist()})
+    net, _, facts = load_net(tmp_path)
+    assert set(RANK_PARTS) < set(facts["features"])
+    assert net.w1.shape == (48, ALL_FEATURES, 8)
+    assert net.w2.shape == (48, 4, 8, 8)
+    assert all(np.array_equal(one, other) for one, other in zip(net, whole, strict=True))
+    policy = ValuePolicy(str(tmp_path))
+    with pytest.raises(ValueError, match=r"sweeping has made another kind of network of it"):
+        Plan(placement=placement, start=str(tmp_path), width=8).check()
+    for steps in range(1, 24 if placement == "fixed" else 23, scaled(2, 8)):
+        env = midgame(placement, steps, steps)
+        inputs, going, owners, worths = shown(env, net)
+        stage = stages[int(env.state_rows()["placed"][0]) - 1]
+        with torch.no_grad():
+            told = (torch.from_numpy(inputs), torch.from_numpy(going))
+            lines = stage(*told, opened=torch.from_numpy(opened(env, owners))).numpy() * 32.0
+        assert worths[0] == pytest.approx(worths[2] + float((lines * going).sum()), rel=1e-4, abs=1e-3)
+        assert np.array_equal(np.isfinite(policy.values(turn_of(env))[0]), env.action_masks())
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_what_is_told_of_the_ranks_of_a_line(placement: str) -> None:
+    """The features of each rank, counted anew from what the environment shows."""
+    net = net_of(dict(ValueNet(4, 0, features=ALL_FEATURES).named_parameters()), 1.0)
+    for steps in range(2, 23, scaled(2, 9)):
+        env = midgame(placement, steps, steps)
+        inputs, weights, owners, _ = shown(env, net)
+        cards = {name: card_code(texts[0]) for name, texts in env.table().items() if texts and texts[0] != "??"}
+        unseen = [4 - sum((card - 1) % 13 == rank for card in cards.values()) for rank in range(13)]
+        ranks: list[list[int]] = [[] for _ in range(10)]
+        for slot, owner in enumerate(owners[0].tolist()):
+            for k in range(CANVAS):
+                cell = f"r{owner + 1}c{k + 1}" if slot < 5 else f"r{k + 1}c{owner - CANVAS + 1}"
+                if owner >= 0 and cell in cards:
+                    ranks[slot].append((cards[cell] - 1) % 13)
+        empty = opened(env, owners)[0]
+        for slot, held in enumerate(ranks):
+            if not weights[0, slot]:
+                continue
+            wanted = set()
+            if len(set(held)) == len(held) > 0:
+                for low in range(10):
+                    window = {(low + i) % 13 for i in range(5)}
+                    missing = window - set(held)
+                    if set(held) <= window and all(unseen[rank] for rank in missing):
+                        wanted |= missing
+            others = (np.flatnonzero(empty[slot]) + 5 if slot < 5 else np.flatnonzero(empty[:, slot - 5])).tolist()
+            crossing = [sum(rank in ranks[one] and weights[0, one] > 0 for one in others) for rank in range(13)]
+            expected = [
+                *(0.5 * held.count(rank) for rank in range(13)),
+                *(0.25 * held.count(rank) * unseen[rank] for rank in range(13)),
+                *(0.25 * unseen[rank] * (rank in wanted) for rank in range(13)),
+                *(0.25 * unseen[rank] * (rank in wanted) * crossing[rank] for rank in range(13)),
+            ]
+            assert inputs[0, slot, FEATURES:] == pytest.approx(np.array(expected, np.float32))
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
@@ -404,7 +488,7 @@ def test_the_mean_of_two_networks_is_that_of_their_weights(
     assert [part["seed"] for part in facts["training"]["mean_of_weights"]] == [0, 1]
     save_net(tmp_path / "other", other, {"placement": "touching", "points": None}, others)
     assert mean_values.main([str(tmp_path / "again"), *map(str, folders)]) == 2
-    assert "differ in width, placement or scoring table" in capsys.readouterr().err
+    assert "differ in shape, placement or scoring table" in capsys.readouterr().err
     assert mean_values.main([str(tmp_path / "again"), str(tmp_path / "one")]) == 2
     assert "a mean takes two networks or more" in capsys.readouterr().err
     assert mean_values.main([str(tmp_path / "again"), *map(str, folders), "--placement", "round"]) == 2

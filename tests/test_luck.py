@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("safetensors")
 pytest.importorskip("typer")
 
-from patience_env.agents.board_values import ValuePolicy, new_space
+from patience_env.agents.board_values import ValuePolicy, room_for
 from patience_env.agents.line_table import new_boards
 from patience_env.deals import named_deals
 from patience_env.env import PatienceEnv
@@ -39,7 +39,7 @@ def test_the_luck_of_all_cards_that_may_come_is_none_together(placement: str) ->
             deck = states[i]["deck"]
             deck[placed], deck[placed + i] = deck[placed + i], deck[placed]
         luck = np.zeros(len(states))
-        luck_of_cards(states, new_boards(2), net, new_space(net.b1.shape[1]), points, np.zeros(81), luck)
+        luck_of_cards(states, new_boards(2), net, room_for(net), points, np.zeros(81), luck)
         assert luck.sum() == pytest.approx(0.0, abs=1e-3)
         assert luck.std() > 0.1
 

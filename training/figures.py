@@ -26,7 +26,7 @@ import typer
 from numpy.typing import NDArray
 
 from patience_env import __version__
-from patience_env.agents.board_values import ValuePolicy, new_space, tally_values
+from patience_env.agents.board_values import ValuePolicy, room_for, tally_values
 from patience_env.agents.line_table import new_boards, play_tally, points_of
 from patience_env.agents.policy import Policy, make_policy, parse_policy, see
 from patience_env.deals import deck, named_deals
@@ -96,7 +96,7 @@ def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDAr
     """Return the score of each deal, and how many rows and columns became each hand, (deals, 2, 10)."""
     options = GAME.check_options({"placement": placement, "scoring": scoring})
     net, _, _ = ValuePolicy().model(options)
-    points, space, worths = points_of(scoring), new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS)
+    points, space, worths = points_of(scoring), room_for(net), np.zeros(CANVAS * CANVAS)
     numbers = np.arange(FIRST_DEAL, FIRST_DEAL + deals, dtype=np.uint64)
     scores, hands = np.zeros(deals), np.zeros((deals, 2, 10), np.int64)
     boards = new_boards(2)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patience_env.agents.board_values import ValuePolicy, net_for, new_space, rate_cells, turn_board
+from patience_env.agents.board_values import ValuePolicy, net_for, rate_cells, room_for, turn_board
 from patience_env.agents.line_table import new_boards, read_board, see_card
 from patience_env.agents.policy import Policy, Turn, make_policy, parse_policy
 from patience_env.cards import PACK
@@ -102,7 +102,7 @@ class Watched(Policy):
         net, conditions, _ = self.judge.model(turn.options)
         points = np.array(turn.states["points"][0], np.float64)
         weights = net if conditions is None else net_for(net, conditions, points)
-        room = new_space(net.b1.shape[1]), points, np.zeros(CANVAS * CANVAS)
+        room = room_for(net), points, np.zeros(CANVAS * CANVAS)
         luck_of_cards(turn.states, self.boards, weights, *room, self.luck)
         started = time.process_time()
         actions = self.player.act(turn)

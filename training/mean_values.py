@@ -31,7 +31,7 @@ def mean_values(out: Path, folders: list[Path], placement: str | None = None) ->
     It plays the given placement ("fixed" or "touching"); None: that of all the networks.
 
     Raises:
-        ValueError: less than two networks, or they differ in width, scoring table or, where none is given, placement;
+        ValueError: less than two networks, or they differ in shape, scoring table or, where none is given, placement;
             there is no such placement; `out` holds something.
     """
     if placement not in (None, *PLACEMENTS):
@@ -43,8 +43,9 @@ def mean_values(out: Path, folders: list[Path], placement: str | None = None) ->
     alike = ("placement", "points") if placement is None else ("points",)
     placement = placement or known["placement"]
     for folder, (other, _, facts) in zip(folders, models, strict=True):
-        if other.w2.shape != net.w2.shape or any(facts[name] != known[name] for name in alike):
-            raise ValueError(f"{str(folder)!r} and {str(folders[0])!r} differ in width, placement or scoring table")
+        same = other.w1.shape == net.w1.shape and other.w2.shape == net.w2.shape
+        if not same or any(facts[name] != known[name] for name in alike):
+            raise ValueError(f"{str(folder)!r} and {str(folders[0])!r} differ in shape, placement or scoring table")
     check_folder(out, VALUE_MODEL, CHECKPOINT, False)
     share = np.float32(1 / len(models))
 

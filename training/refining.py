@@ -29,6 +29,7 @@ from torch import nn
 
 from patience_env import __version__
 from patience_env.agents.board_values import (
+    ALL_FEATURES,
     FEATURES,
     VALUE_MODEL,
     Net,
@@ -36,9 +37,9 @@ from patience_env.agents.board_values import (
     deal_board,
     export,
     load_net,
-    new_space,
     play_values,
     rate_cells,
+    room_for,
     save_net,
 )
 from patience_env.agents.line_table import (
@@ -101,21 +102,32 @@ def rate_hand(boards, net, space, points, worths):  # type: ignore[no-untyped-de
 
 
 @kernel
-def show_cell(boards, cell, points, space, inputs, weights, owners):  # type: ignore[no-untyped-def]
-    """Write the lines with the card in hand on a cell (see `export`); return the points of those complete."""
+def show_cell(boards, cell, points, space, inputs, weights, owners, opened):  # type: ignore[no-untyped-def]
+    """Write the lines with the card in hand on a cell (see `export`); return the points of those complete.
+
+    `opened` is uint8, (5, 5), and gets 1 where a row and a column cross at an empty cell.
+    """
     board = boards[ROOT]
-    copy_board(boards[TRIAL], board)
-    lay(boards[TRIAL], cell, int(board.deck[board.placed]) - 1, points)
-    export(boards[TRIAL], space, inputs, weights, owners)
-    return boards[TRIAL].score
+    trial = boards[TRIAL]
+    copy_board(trial, board)
+    lay(trial, cell, int(board.deck[board.placed]) - 1, points)
+    export(trial, space, inputs, weights, owners)
+    for i in range(SIDE):
+        for j in range(SIDE):
+            row = int(owners[i])
+            column = int(owners[SIDE + j]) - CANVAS
+            begun = row >= 0 and column >= 0
+            opened[i, j] = 0 if begun and (trial.filled[row] >> column) & 1 else 1
+    return trial.score
 
 
 class Looks(NamedTuple):
     """What was found: one row a cell, the cells of a position one after the other.
 
     Attributes:
-        inputs: the features of the ten lines, float16, (n, 10, FEATURES).
+        inputs: the features of the ten lines, float16, (n, 10, FEATURES or ALL_FEATURES).
         weights: 1 for an incomplete line, float32, (n, 10).
+        opened: 1 where a row and a column cross at an empty cell, uint8, (n, 5, 5).
         targets: what the incomplete lines are worth together, float32, (n,).
         sizes: how many cells each position has, int64, (positions,).
         scores: of the games without a random move, float64.
@@ -123,6 +135,7 @@ class Looks(NamedTuple):
 
     inputs: NDArray[np.float16]
     weights: NDArray[np.float32]
+    opened: NDArray[np.uint8]
     targets: NDArray[np.float32]
     sizes: NDArray[np.int64]
     scores: NDArray[np.float64]
@@ -142,11 +155,11 @@ def look(
     points = points_of(scoring)
     values, _ = LinePolicy().model({"scoring": scoring, "placement": placement})
     rng, boards, touching = np.random.default_rng(seed), new_boards(BOARDS + 1), int(placement == "touching")
-    space, worths, owners = new_space(net.b1.shape[1]), np.zeros(CANVAS * CANVAS), np.zeros(LINES, np.int8)
+    space, worths, owners = room_for(net), np.zeros(CANVAS * CANVAS), np.zeros(LINES, np.int8)
     turned = int(agree(boards, AGREED_ON, net, space, values, points, touching, worths))
     flips, room = np.array([turned, 0]), np.zeros(CANVAS * CANVAS)
-    shown, largest = np.zeros((LINES, FEATURES), np.float32), np.abs(points).max()
-    inputs, weights, targets, sizes, scores = [], [], [], [], []
+    shown, largest = np.zeros((LINES, net.w1.shape[1]), np.float32), np.abs(points).max()
+    inputs, weights, opened, targets, sizes, scores = [], [], [], [], [], []
     for game in range(games):
         begin_deal(
             boards, np.uint64(rng.integers(RESERVED_DEALS, 2**64, dtype=np.uint64)), CANVAS if touching else SIDE
@@ -176,7 +189,9 @@ def look(
                 means = found.mean(0)
                 for one, mean in zip(tried.tolist(), means.tolist(), strict=True):
                     weights.append(np.zeros(LINES, np.float32))
-                    targets.append(mean - show_cell(boards, one, points, space, shown, weights[-1], owners))
+                    opened.append(np.zeros((SIDE, SIDE), np.uint8))
+                    done = show_cell(boards, one, points, space, shown, weights[-1], owners, opened[-1])
+                    targets.append(mean - done)
                     inputs.append(shown.astype(np.float16))
                 sizes.append(len(tried))
                 cell = int(rng.choice(likely)) if placed == odd else int(tried[means.argmax()])
@@ -188,6 +203,7 @@ def look(
     return Looks(
         np.array(inputs),
         np.array(weights),
+        np.array(opened),
         np.array(targets, np.float32),
         np.array(sizes),
         np.array(scores, np.float64),
@@ -213,7 +229,8 @@ def read_looks(path: Path, about: str) -> Looks:
             found = {name: file[name] for name in file.files}
         own = str(found.pop("about"))
         looks = Looks(**found)
-        fits = looks.inputs.shape[1:] == (LINES, FEATURES) and looks.sizes.sum() == len(looks.inputs)
+        fits = looks.inputs.shape[1:] in ((LINES, FEATURES), (LINES, ALL_FEATURES))
+        fits &= looks.sizes.sum() == len(looks.inputs) == len(looks.opened)
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{str(path)!r} holds nothing that can be learned from: {error}") from error
     if own != about or not fits:
@@ -226,39 +243,42 @@ def join(parts: Sequence[Looks]) -> Looks:
     return parts[0] if len(parts) == 1 else Looks(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def widen(net: Net, width: int, seed: int) -> Net:
+def widen(net: Net, width: int, seed: int, features: int = 0, crossed: bool = False) -> Net:
     """Return a network of another width that plays the same: its new units see something and tell nothing yet.
 
+    It may be told more features of a line (0: as many), and hear the lines that cross empty cells.
+
     Raises:
-        ValueError: the network is wider already.
+        ValueError: the network is wider already, or one of stages.
     """
-    old = net.b1.shape[1]
+    old, told, kinds = net.b1.shape[1], net.w1.shape[1], net.w2.shape[1]
     if width < old:
         raise ValueError(f"width={width!r} is not allowed: the network has width {old} already")
-    fresh = ValueNet(width, seed)
+    if len(net.w1) > 2:
+        raise ValueError("a network of stages cannot be widened: give one that has the same weights for all boards")
+    fresh = ValueNet(width, seed, features=max(features, told), crossed=crossed or kinds > 3)
     arrays = {name: value.detach().numpy().copy() for name, value in fresh.named_parameters()}
     for name in ("w3", "b1", "b2"):
         arrays[name][:] = 0.0
-    arrays["w1"][..., :old] = net.w1
+    arrays["w1"][:, :, :old] = 0.0
+    arrays["w1"][:, :told, :old] = net.w1
     arrays["w2"][:, :, old:] = 0.0
-    arrays["w2"][:, :, :old, :old] = net.w2
+    arrays["w2"][:, kinds:] = 0.0
+    arrays["w2"][:, :kinds, :old, :old] = net.w2
     for name in ("b1", "b2", "w3"):
         arrays[name][:, :old] = getattr(net, name)
     return Net(**{**arrays, "b3": net.b3})
 
 
 class Fit:
-    """A network that learns what was found, begun as the one in a folder, or wider (0: as wide)."""
+    """A network that learns what was found, begun as another one, or wider (0: as wide)."""
 
-    def __init__(self, folder: str | Path, looks: Looks, seed: int, width: int = 0) -> None:
-        net, conditions, facts = load_net(folder)
-        if conditions is not None:
-            raise ValueError(f"{str(folder)!r} plays for any table: give a network for one")
-        if width > net.b1.shape[1]:
-            net = widen(net, width, seed)
-        self.net = ValueNet(net.b1.shape[1], 0)
-        self.net.begin_with(net, None, facts)
-        self.largest = float(np.abs(facts["points"]).max())
+    def __init__(self, start: Net, points: NDArray[np.float64], looks: Looks, seed: int, width: int = 0) -> None:
+        net = widen(start, width, seed) if width > start.b1.shape[1] else start
+        self.shape = {"features": net.w1.shape[1], "crossed": net.w2.shape[1] > 3}
+        self.net = ValueNet(net.b1.shape[1], 0, **self.shape)
+        self.net.begin_with(net, None, {"points": points})
+        self.largest = float(np.abs(points).max())
         self.scale = self.largest / QUARTERS
         self.mean = {name: value.detach().clone() for name, value in self.net.named_parameters()}
         self.looks, self.rng = looks, np.random.default_rng(seed)
@@ -272,13 +292,14 @@ class Fit:
         rows = np.arange(len(own)) + np.repeat(self.starts[positions] - (np.cumsum(sizes) - sizes), sizes)
         inputs = torch.from_numpy(self.looks.inputs[rows].astype(np.float32))
         weights, targets = (torch.from_numpy(array[rows]) for array in (self.looks.weights, self.looks.targets))
-        errors = (net(inputs, weights) * weights).sum(1) * self.scale - targets
+        opened = torch.from_numpy(self.looks.opened[rows].astype(np.float32))
+        errors = (net(inputs, weights, opened=opened) * weights).sum(1) * self.scale - targets
         means = torch.zeros(len(positions)).index_add(0, torch.from_numpy(own), errors) / torch.from_numpy(sizes)
         return errors, errors - means[own]
 
     def measure(self) -> tuple[float, float]:
         """Return the root mean square of both errors over the positions kept back (of the mean of the weights)."""
-        net = ValueNet(self.net.b1.shape[1], 0)
+        net = ValueNet(self.net.b1.shape[1], 0, **self.shape)
         net.load_state_dict(self.mean)
         with torch.no_grad():
             both = self.errors(net, np.arange(len(self.starts))[-self.kept_back :])
@@ -313,7 +334,7 @@ class Fit:
 def validate(net: Net, scoring: str, placement: str) -> NDArray[np.float64]:
     """Return the scores of a network on the validation deals."""
     deals = np.array(named_deals("validation"), np.uint64)
-    scores, space, touching = np.zeros(len(deals)), new_space(net.b1.shape[1]), int(placement == "touching")
+    scores, space, touching = np.zeros(len(deals)), room_for(net), int(placement == "touching")
     play_values(deals, new_boards(2), net, space, points_of(scoring), touching, np.zeros(CANVAS * CANVAS), scores)
     return scores
 
@@ -358,7 +379,11 @@ def refine(
         if value < 1:
             raise ValueError(f"{name}={value!r} is not allowed: give a whole number above 0")
     folder = Path(start) if start else shipped_folder("value", {"scoring": scoring, "placement": placement})
-    net, _, facts = load_net(folder)
+    net, conditions, facts = load_net(folder)
+    if conditions is not None:
+        raise ValueError(f"{str(folder)!r} plays for any table: give a network for one")
+    if len(net.w1) > 2:
+        raise ValueError(f"{str(folder)!r} has stages, which patience_env.training.sweeping trains: give one without")
     check_fit(
         f"value model {str(folder)!r}", {**facts, "placement": placement}, {"scoring": scoring, "placement": placement}
     )
@@ -368,6 +393,9 @@ def refine(
         raise ValueError(f"width={width!r} is not allowed: the network has width {net.b1.shape[1]} already")
     about = f"{placement}, {scoring}"
     older = [read_looks(Path(one), about) for one in also]
+    for path, one in zip(also, older, strict=True):
+        if one.inputs.shape[2] != net.w1.shape[1]:
+            raise ValueError(f"{path!r} tells other features of a line than the network is told: leave it out")
     check_folder(Path(out), VALUE_MODEL, CHECKPOINT, False)
     say = show or (lambda text: None)
     torch.set_num_threads(1)
@@ -384,7 +412,7 @@ def refine(
         say(f"games without a random move score {mean:.2f} +- {error:.2f}")
     if keep:
         keep_looks(Path(keep), looks, about)
-    fit = Fit(folder, join([*older, looks]), seed, width)
+    fit = Fit(net, points_of(scoring), join([*older, looks]), seed, width)
     curve: list[dict[str, Any]] = []
 
     def tell_epoch(number: int, errors: tuple[float, float]) -> None:

@@ -86,18 +86,22 @@ class ValueNet(nn.Module):
         width: of both layers.
         seed: of the first weights.
         conditional: play for any scoring table, which `forward` is then told.
+        features: how many a line is told.
+        crossed: let lines hear those that cross their empty cells, which `forward` is then told.
     """
 
-    def __init__(self, width: int, seed: int, conditional: bool = False) -> None:
+    def __init__(
+        self, width: int, seed: int, conditional: bool = False, features: int = FEATURES, crossed: bool = False
+    ) -> None:
         super().__init__()
         random = torch.Generator().manual_seed(seed)
 
         def weights(scale: float, *shape: int) -> nn.Parameter:
             return nn.Parameter(torch.randn(*shape, generator=random) * scale)
 
-        self.w1 = weights((2 / 16) ** 0.5, 2, FEATURES, width)
+        self.w1 = weights((2 / 16) ** 0.5, 2, features, width)
         self.b1 = nn.Parameter(torch.zeros(2, width))
-        self.w2 = weights(width**-0.5, 2, 3, width, width)
+        self.w2 = weights(width**-0.5, 2, 4 if crossed else 3, width, width)
         self.w2.data[:, 1:] *= 0.1
         self.b2 = nn.Parameter(torch.zeros(2, width))
         self.w3 = weights(width**-0.5, 2, width)
@@ -124,18 +128,29 @@ class ValueNet(nn.Module):
             for name, value in self.named_parameters():
                 value.copy_(torch.from_numpy(np.array(arrays[name], np.float32)))
 
-    def forward(self, lines: torch.Tensor, going: torch.Tensor, tables: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self,
+        lines: torch.Tensor,
+        going: torch.Tensor,
+        tables: torch.Tensor | None = None,
+        opened: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """Return the points that each line is expected to make, (n, 10), in units of the training's scale.
 
         Args:
-            lines: the features, (n, 10, FEATURES), rows first.
+            lines: the features, (n, 10, features), rows first.
             going: 1 for an incomplete line, 0 for a complete one (it tells the others nothing), (n, 10).
             tables: the nine points divided by the largest, (n, 9), for a conditional network.
+            opened: 1 where a row and a column cross at an empty cell, (n, 5, 5), for a crossed network.
         """
-        return self.look(lines, going, tables)[0]
+        return self.look(lines, going, tables, opened)[0]
 
     def look(
-        self, lines: torch.Tensor, going: torch.Tensor, tables: torch.Tensor | None = None
+        self,
+        lines: torch.Tensor,
+        going: torch.Tensor,
+        tables: torch.Tensor | None = None,
+        opened: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return what `forward` does, and how likely a conditional network thinks each of the nine hands, (n, 10, 9).
 
@@ -151,7 +166,7 @@ class ValueNet(nn.Module):
             b2 = b2 + torch.einsum("nt,ath->nah", mood, self.c2)
             first = 1 + torch.einsum("nt,ath->nah", mood, self.g1)
             second = 1 + torch.einsum("nt,ath->nah", mood, self.g2)
-        shown = lines.view(count, 2, SIDE, FEATURES)
+        shown = lines.view(count, 2, SIDE, lines.shape[2])
         vectors = torch.einsum("naif,afh->naih", shown, self.w1)
         if first is not None:
             vectors = vectors * first[:, :, None]
@@ -162,6 +177,10 @@ class ValueNet(nn.Module):
             base = base + b2
         base = base + torch.einsum("nah,ahk->nak", pools.flip(1), self.w2[:, 2])
         hidden = torch.einsum("naih,ahk->naik", vectors, self.w2[:, 0]) + base[:, :, None]
+        if self.w2.shape[1] > 3:
+            assert opened is not None
+            heard = [torch.bmm(opened, vectors[:, 1]), torch.bmm(opened.transpose(1, 2), vectors[:, 0])]
+            hidden = hidden + torch.einsum("naih,ahk->naik", torch.stack(heard, 1), self.w2[:, 3])
         if second is not None:
             hidden = hidden * second[:, :, None] + b2[:, :, None]
         hidden = torch.relu(hidden)
@@ -236,6 +255,8 @@ class Plan:
             self.find_teacher()
         if self.start:
             net, conditions, _ = load_net(self.start)
+            if net.w1.shape[:2] != (2, FEATURES) or net.w2.shape[1] != 3:
+                raise ValueError(f"start={self.start!r} does not fit: sweeping has made another kind of network of it")
             if net.b1.shape[1] != self.width or (conditions is None) != (self.scoring != "random"):
                 raise ValueError(
                     f"start={self.start!r} does not fit: its network has width {net.b1.shape[1]} and "
