@@ -328,8 +328,8 @@ def describe_line(board, line, placed, wants, out):  # type: ignore[no-untyped-d
 
 
 @helper
-def embed(features, weights, bias, out):  # type: ignore[no-untyped-def]
-    """Write the first layer: relu(features @ weights + bias)."""
+def embed(features, weights, bias, out, active):  # type: ignore[no-untyped-def]
+    """Write the first layer, relu(features @ weights + bias), and which units are not 0; return how many."""
     width = out.shape[0]
     for j in range(width):
         out[j] = bias[j]
@@ -339,8 +339,14 @@ def embed(features, weights, bias, out):  # type: ignore[no-untyped-def]
             row = weights[i]
             for j in range(width):
                 out[j] += x * row[j]
+    count = 0
     for j in range(width):
-        out[j] = max(out[j], np.float32(0.0))
+        if out[j] > 0.0:
+            active[count] = j
+            count += 1
+        else:
+            out[j] = 0.0
+    return count
 
 
 @rule
@@ -360,11 +366,21 @@ def add_product(vector, weights, out):  # type: ignore[no-untyped-def]
 
 
 @helper
-def set_product(vector, weights, out):  # type: ignore[no-untyped-def]
-    """Write vector @ weights."""
+def set_product(vector, active, count, weights, out):  # type: ignore[no-untyped-def]
+    """Write vector @ weights, where the vector is not 0 at `active[:count]` alone: half of the units are, or less."""
     for j in range(out.shape[0]):
         out[j] = 0.0
-    add_product(vector, weights, out)
+    for k in range(count // 4):
+        i = 4 * k
+        p, q, r, s = active[i], active[i + 1], active[i + 2], active[i + 3]
+        a, b, c, d = vector[p], vector[q], vector[r], vector[s]
+        first, second, third, fourth = weights[p], weights[q], weights[r], weights[s]
+        for j in range(out.shape[0]):
+            out[j] += (a * first[j] + b * second[j]) + (c * third[j] + d * fourth[j])
+    for k in range(count // 4 * 4, count):
+        i = active[k]
+        for j in range(out.shape[0]):
+            out[j] += vector[i] * weights[i, j]
 
 
 @helper
@@ -407,6 +423,8 @@ class Space(NamedTuple):
     wants: Any  # int64, (LINES, 2)
     features: Any  # float32, (ROWS, FEATURES)
     vectors: Any  # float32, (ROWS, width): the first layer
+    active: Any  # int64, (ROWS, width): which of its units are not 0
+    counts: Any  # int64, (ROWS,): how many
     products: Any  # float32, (ROWS, width): what it gives to the second
     crossings: Any  # float32, (ROWS, width): what a line tells those that cross it at an empty cell
     pools: Any  # float32, (2, width): the sum of an axis
@@ -459,7 +477,10 @@ def new_space(width: int, features: int = FEATURES) -> Space:
     return Space(
         np.zeros((LINES, 2), np.int64),
         np.zeros((ROWS, features), np.float32),
-        *(np.zeros((count, width), np.float32) for count in (ROWS, ROWS, ROWS, 2, 2)),
+        np.zeros((ROWS, width), np.float32),
+        np.zeros((ROWS, width), np.int64),
+        np.zeros(ROWS, np.int64),
+        *(np.zeros((count, width), np.float32) for count in (ROWS, ROWS, 2, 2)),
     )
 
 
@@ -496,6 +517,12 @@ def set_base(net, role, own, other, base):  # type: ignore[no-untyped-def]
         base[j] = net.b2[role, j]
     add_product(own, net.w2[role, 1], base)
     add_product(other, net.w2[role, 2], base)
+
+
+@rule
+def tell(space, row, weights, out):  # type: ignore[no-untyped-def]
+    """Write what a line's vector is to the second layer."""
+    set_product(space.vectors[row], space.active[row], space.counts[row], weights, out)
 
 
 @rule
@@ -546,12 +573,16 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
             if board.cards[line] > 0:
                 blanks -= 1
                 if board.cards[line] < SIDE:
-                    embed(space.features[line], net.w1[role], net.b1[role], space.vectors[line])
+                    space.counts[line] = embed(
+                        space.features[line], net.w1[role], net.b1[role], space.vectors[line], space.active[line]
+                    )
                     for j in range(pool.shape[0]):
                         pool[j] += space.vectors[line, j]
         if blanks > 0:
             blank = BLANK + axis
-            embed(space.features[blank], net.w1[role], net.b1[role], space.vectors[blank])
+            space.counts[blank] = embed(
+                space.features[blank], net.w1[role], net.b1[role], space.vectors[blank], space.active[blank]
+            )
             for j in range(pool.shape[0]):
                 pool[j] += blanks * space.vectors[blank, j]
     total = board.score
@@ -559,10 +590,10 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
     if crossed:
         for axis in range(2):
             role = stage + (1 - axis ^ board.flip)
-            set_product(space.vectors[BLANK + axis], net.w2[role, 3], space.crossings[BLANK + axis])
+            tell(space, BLANK + axis, net.w2[role, 3], space.crossings[BLANK + axis])
             for line in range(CANVAS * axis, CANVAS * axis + board.side):
                 if 0 < board.cards[line] < SIDE:
-                    set_product(space.vectors[line], net.w2[role, 3], space.crossings[line])
+                    tell(space, line, net.w2[role, 3], space.crossings[line])
     for axis in range(2):
         role = stage + (axis ^ board.flip)
         base = space.bases[axis]
@@ -572,13 +603,13 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
             if board.cards[line] > 0:
                 blanks -= 1
                 if board.cards[line] < SIDE:
-                    set_product(space.vectors[line], net.w2[role, 0], space.products[line])
+                    tell(space, line, net.w2[role, 0], space.products[line])
                     if crossed:
                         add_crossings(board, line, space.crossings, space.products[line])
                     total += head(base, space.products[line], net.w3[role], net.b3[role])
         if blanks > 0:
             blank = BLANK + axis
-            set_product(space.vectors[blank], net.w2[role, 0], space.products[blank])
+            tell(space, blank, net.w2[role, 0], space.products[blank])
             if crossed:
                 add_crossings(board, blank, space.crossings, space.products[blank])
             total += blanks * head(base, space.products[blank], net.w3[role], net.b3[role])
