@@ -145,13 +145,17 @@ def test_what_is_not_allowed_is_told(
         ["--games", "1", "--epochs", "1", "--start", str(networks["fixed"]), *english, "--keep", kept, *there]
     )
     save_net(tmp_path / "told", widen(net, 32, 0, ALL_FEATURES, True), facts)
+    first = ["--start", str(networks["fixed"])]
     for wrong, said in (
-        (["--start", str(tmp_path / "staged"), *english], "has stages, which patience_env.training.sweeping trains"),
+        (
+            ["--start", str(tmp_path / "staged"), *english],
+            "has stages, as patience_env.training.sweeping makes them: give another",
+        ),
         (["--start", str(tmp_path / "told"), *english, "--also", kept], "tells other features of a line"),
         (["--start", str(networks["touching"]), "--scoring", "american"], "was trained for the scoring table"),
-        (["--width", "8"], "width=8 is not allowed"),
-        (["--asked", "26"], "asked=26 is not allowed"),
-        (["--also", str(tmp_path / "none.npz")], "none.npz"),
+        ([*first, *english, "--width", "8"], "width=8 is not allowed"),
+        ([*first, *english, "--asked", "26"], "asked=26 is not allowed"),
+        ([*first, *english, "--also", str(tmp_path / "none.npz")], "none.npz"),
     ):
         assert main([*wrong, "--out", str(tmp_path / "b")]) == 2
         assert said in capsys.readouterr().err

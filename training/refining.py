@@ -8,7 +8,7 @@ differences between the cells of one position.
 A network may be begun wider than the one that it comes from: it plays the same at first (the new units tell nothing
 yet) and has more room to learn. What was found in one round can be kept in a file, and learned from again in the next.
 
-Example: python -m patience_env.training.refining --scoring english --games 1500 --out runs/refined
+Example: python -m patience_env.training.refining --scoring english --placement touching --games 1500 --out runs/refined
 """
 
 from __future__ import annotations
@@ -383,7 +383,7 @@ def refine(
     if conditions is not None:
         raise ValueError(f"{str(folder)!r} plays for any table: give a network for one")
     if len(net.w1) > 2:
-        raise ValueError(f"{str(folder)!r} has stages, which patience_env.training.sweeping trains: give one without")
+        raise ValueError(f"{str(folder)!r} has stages, as patience_env.training.sweeping makes them: give another")
     check_fit(
         f"value model {str(folder)!r}", {**facts, "placement": placement}, {"scoring": scoring, "placement": placement}
     )
