@@ -149,7 +149,7 @@ def test_what_is_not_allowed_is_told(
     for wrong, said in (
         (
             ["--start", str(tmp_path / "staged"), *english],
-            "has stages, as patience_env.training.sweeping makes them: give another",
+            "has stages, as patience_env.training.sweeping makes",
         ),
         (["--start", str(tmp_path / "told"), *english, "--also", kept], "tells other features of a line"),
         (["--start", str(networks["touching"]), "--scoring", "american"], "was trained for the scoring table"),
