@@ -562,9 +562,17 @@ def stage_of(net, placed):  # type: ignore[no-untyped-def]
 def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
     """Fill `space` with what the network makes of a board on which `placed` cards will lie; return its worth."""
     describe_board(board, placed, space.wants, space.features)
+    return embed_lines(board, net, space, placed)
+
+
+@helper
+def embed_lines(board, net, space, placed):  # type: ignore[no-untyped-def]
+    """Do the same for a board whose lines are described already: that is the same for both parts of the axes."""
     stage = stage_of(net, placed)
+    crossed = net.w2.shape[1] > 3
     for axis in range(2):
         role = stage + (axis ^ board.flip)
+        other = stage + (1 - axis ^ board.flip)
         pool = space.pools[axis]
         for j in range(pool.shape[0]):
             pool[j] = 0.0
@@ -578,6 +586,8 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
                     )
                     for j in range(pool.shape[0]):
                         pool[j] += space.vectors[line, j]
+                    if crossed:
+                        tell(space, line, net.w2[other, 3], space.crossings[line])
         if blanks > 0:
             blank = BLANK + axis
             space.counts[blank] = embed(
@@ -585,15 +595,9 @@ def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
             )
             for j in range(pool.shape[0]):
                 pool[j] += blanks * space.vectors[blank, j]
+            if crossed:
+                tell(space, blank, net.w2[other, 3], space.crossings[blank])
     total = board.score
-    crossed = net.w2.shape[1] > 3
-    if crossed:
-        for axis in range(2):
-            role = stage + (1 - axis ^ board.flip)
-            tell(space, BLANK + axis, net.w2[role, 3], space.crossings[BLANK + axis])
-            for line in range(CANVAS * axis, CANVAS * axis + board.side):
-                if 0 < board.cards[line] < SIDE:
-                    tell(space, line, net.w2[role, 3], space.crossings[line])
     for axis in range(2):
         role = stage + (axis ^ board.flip)
         base = space.bases[axis]
@@ -835,10 +839,11 @@ def turn_board(board, net, space, points):  # type: ignore[no-untyped-def]
     largest = 0.0
     for i in range(points.shape[0]):
         largest = max(largest, abs(points[i]))
+    describe_board(board, board.placed, space.wants, space.features)
     board.flip = 1
-    turned = embed_board(board, net, space, board.placed)
+    turned = embed_lines(board, net, space, board.placed)
     board.flip = 0
-    if turned > embed_board(board, net, space, board.placed) + TURN_GAIN * largest:
+    if turned > embed_lines(board, net, space, board.placed) + TURN_GAIN * largest:
         board.flip = 1
 
 

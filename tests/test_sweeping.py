@@ -133,9 +133,7 @@ def test_an_earlier_stage_learns_what_the_next_says_of_the_best_cells(starts: di
     assert np.mean(nearest) < 0.1
 
 
-def test_what_is_found_does_not_depend_on_the_processes(
-    starts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_does_not_depend_on_the_processes(starts: dict[str, str], tmp_path: Path) -> None:
     training = SweepTraining(tmp_path, plan_of(starts, "fixed"))
     tasks = [task_of(training, 12, weights_for(training.net, 13, 34, 0), count) for count in (2, 3)]
 

@@ -37,6 +37,7 @@ from patience_env.agents.board_values import (
     deal_board,
     export,
     load_net,
+    new_space,
     play_values,
     rate_cells,
     room_for,
@@ -141,6 +142,50 @@ class Looks(NamedTuple):
     scores: NDArray[np.float64]
 
 
+class Record:
+    """Takes down what cells turned out to be worth, one position of the first board after the other."""
+
+    def __init__(self, points: NDArray[np.float64], features: int) -> None:
+        self.points, self.space = points, new_space(1, features)
+        self.owners = np.zeros(LINES, np.int8)
+        self.inputs: list[NDArray[np.float16]] = []
+        self.weights: list[NDArray[np.float32]] = []
+        self.opened: list[NDArray[np.uint8]] = []
+        self.targets: list[float] = []
+        self.sizes: list[int] = []
+
+    def add(self, boards: NDArray[Any], cells: NDArray[np.int64], worths: NDArray[np.float64]) -> None:
+        """Take down what the board is worth with the card in hand on each of some cells."""
+        shown = np.zeros((LINES, self.space.features.shape[1]), np.float32)
+        for cell, worth in zip(cells.tolist(), worths.tolist(), strict=True):
+            weights, opened = np.zeros(LINES, np.float32), np.zeros((SIDE, SIDE), np.uint8)
+            done = show_cell(boards, cell, self.points, self.space, shown, weights, self.owners, opened)
+            self.inputs.append(shown.astype(np.float16))
+            self.weights.append(weights)
+            self.opened.append(opened)
+            self.targets.append(worth - done)
+        self.sizes.append(len(cells))
+
+    def looks(self, scores: Sequence[float] = ()) -> Looks:
+        """Return all that was taken down, and the scores of games."""
+        return Looks(
+            np.array(self.inputs),
+            np.array(self.weights),
+            np.array(self.opened),
+            np.array(self.targets, np.float32),
+            np.array(self.sizes),
+            np.array(scores, np.float64),
+        )
+
+
+def likely_cells(worths: NDArray[np.float64], largest: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the legal cells, the likeliest first, and how many of them are worth to be looked at."""
+    likely = np.flatnonzero(worths > -np.inf)
+    likely = likely[np.argsort(-worths[likely], kind="stable")]
+    tried = likely[:LIKELY]
+    return likely, tried[worths[tried] >= worths[likely[0]] - HOPELESS * largest]
+
+
 def look(
     net: Net,
     scoring: str,
@@ -155,11 +200,10 @@ def look(
     points = points_of(scoring)
     values, _ = LinePolicy().model({"scoring": scoring, "placement": placement})
     rng, boards, touching = np.random.default_rng(seed), new_boards(BOARDS + 1), int(placement == "touching")
-    space, worths, owners = room_for(net), np.zeros(CANVAS * CANVAS), np.zeros(LINES, np.int8)
+    space, worths = room_for(net), np.zeros(CANVAS * CANVAS)
     turned = int(agree(boards, AGREED_ON, net, space, values, points, touching, worths))
     flips, room = np.array([turned, 0]), np.zeros(CANVAS * CANVAS)
-    shown, largest = np.zeros((LINES, net.w1.shape[1]), np.float32), np.abs(points).max()
-    inputs, weights, opened, targets, sizes, scores = [], [], [], [], [], []
+    record, largest, scores = Record(points, net.w1.shape[1]), float(np.abs(points).max()), []
     for game in range(games):
         begin_deal(
             boards, np.uint64(rng.integers(RESERVED_DEALS, 2**64, dtype=np.uint64)), CANVAS if touching else SIDE
@@ -172,11 +216,8 @@ def look(
                 continue
             worths[:] = -np.inf
             cell = int(rate_hand(boards, net, space, points, worths))
-            likely = np.flatnonzero(worths > -np.inf)
-            likely = likely[np.argsort(-worths[likely], kind="stable")]
+            likely, tried = likely_cells(worths, largest)
             if 0 < placed <= LAST_PLACED and len(likely) > 1:
-                tried = likely[:LIKELY]
-                tried = tried[worths[tried] >= worths[likely[0]] - HOPELESS * largest]
                 if len(likely) > len(tried):
                     tried = np.append(tried, rng.choice(likely[len(tried) :]))
                 found = np.zeros((PACK - 1 - placed, len(tried)))
@@ -187,27 +228,14 @@ def look(
                 look_ahead(boards, tried, 0, found, *way, values, points, net, space, room, new_firsts())
                 boards["rng"][ROOT] = kept
                 means = found.mean(0)
-                for one, mean in zip(tried.tolist(), means.tolist(), strict=True):
-                    weights.append(np.zeros(LINES, np.float32))
-                    opened.append(np.zeros((SIDE, SIDE), np.uint8))
-                    done = show_cell(boards, one, points, space, shown, weights[-1], owners, opened[-1])
-                    targets.append(mean - done)
-                    inputs.append(shown.astype(np.float16))
-                sizes.append(len(tried))
+                record.add(boards, tried, means)
                 cell = int(rng.choice(likely)) if placed == odd else int(tried[means.argmax()])
             place_card(boards, cell, points)
         if odd < 0:
             scores.append(float(boards["score"][ROOT]))
         if show is not None:
             show(game + 1)
-    return Looks(
-        np.array(inputs),
-        np.array(weights),
-        np.array(opened),
-        np.array(targets, np.float32),
-        np.array(sizes),
-        np.array(scores, np.float64),
-    )
+    return record.looks(scores)
 
 
 def keep_looks(path: Path, looks: Looks, about: str) -> None:

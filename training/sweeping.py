@@ -50,7 +50,6 @@ from patience_env.agents.search import (
     ASKED,
     BOARDS,
     EXACT_FROM,
-    HOPELESS,
     ROOT,
     agree,
     expect,
@@ -62,9 +61,9 @@ from patience_env.deals import RESERVED_DEALS, draw_below, draw_card
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
 from patience_env.jit import kernel
 from patience_env.training.models import read_pair, write_pair
-from patience_env.training.refining import LIKELY, Fit, Looks, join, rate_hand, show_cell, widen
+from patience_env.training.refining import Fit, Looks, Record, join, likely_cells, rate_hand, widen
 from patience_env.training.value_command import check_folder, measure, measured
-from patience_env.training.value_training import CHECKPOINT, LINES, net_of
+from patience_env.training.value_training import CHECKPOINT, net_of
 
 # Per cent: games with one move far from the best, games played loosely, and moves of those that are near the best only;
 # how near, as a share of the largest points, and how much farther the one move may be.
@@ -194,23 +193,18 @@ class Task:
         options = {"scoring": plan.scoring, "placement": plan.placement}
         points, values = points_of(plan.scoring), LinePolicy().model(options)[0]
         touching = int(plan.placement == "touching")
-        side, largest, rng = CANVAS if touching else SIDE, np.abs(points).max(), np.random.default_rng(self.seed)
+        side, largest, rng = CANVAS if touching else SIDE, float(np.abs(points).max()), np.random.default_rng(self.seed)
         boards, worths, room = new_boards(BOARDS + 1), np.zeros(CANVAS * CANVAS), np.zeros(CANVAS * CANVAS)
-        space, told = room_for(self.net), room_for(weights_for(self.net, stage, plan.width, 0))
+        space, record = room_for(self.net), Record(points, ALL_FEATURES)
         ahead = None if self.following is None else room_for(self.following)
         flips = np.array([agree(boards, AGREED_ON, self.net, space, values, points, touching, worths), 0], np.int64)
-        shown, owners = np.zeros((LINES, ALL_FEATURES), np.float32), np.zeros(LINES, np.int8)
-        inputs, weights, opened, targets, sizes = [], [], [], [], []
         for deal, cells in zip(self.deals, self.cells, strict=True):
             set_up(boards, deal, cells, stage - 1, side, points)
-            likely = np.array([CENTRE])
-            worths[:] = -np.inf
+            likely = tried = np.array([CENTRE])
             if stage > 1 or not touching:
+                worths[:] = -np.inf
                 rate_hand(boards, self.net, space, points, worths)
-                likely = np.flatnonzero(worths > -np.inf)
-            likely = likely[np.argsort(-worths[likely], kind="stable")]
-            tried = likely[:LIKELY]
-            tried = tried[worths[tried] >= worths[likely[0]] - HOPELESS * largest]
+                likely, tried = likely_cells(worths, largest)
             if len(likely) > len(tried) and rng.random() < 0.5:
                 tried = np.append(tried, rng.choice(likely[len(tried) :]))
             if self.following is None:
@@ -221,21 +215,8 @@ class Task:
                 way = 1, ASKED, 1.0, flips
                 look_ahead(boards, tried, 0, found, *way, values, points, self.following, ahead, room, new_firsts())
                 means = found.mean(0)
-            for cell, mean in zip(tried.tolist(), means.tolist(), strict=True):
-                weights.append(np.zeros(LINES, np.float32))
-                opened.append(np.zeros((SIDE, SIDE), np.uint8))
-                done = show_cell(boards, cell, points, told, shown, weights[-1], owners, opened[-1])
-                targets.append(mean - done)
-                inputs.append(shown.astype(np.float16))
-            sizes.append(len(tried))
-        return Looks(
-            np.array(inputs),
-            np.array(weights),
-            np.array(opened),
-            np.array(targets, np.float32),
-            np.array(sizes),
-            np.zeros(0),
-        )
+            record.add(boards, tried, means)
+        return record.looks()
 
 
 def run_task(task: Task) -> Looks:
