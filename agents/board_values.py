@@ -422,11 +422,16 @@ class Space(NamedTuple):
 
     wants: Any  # int64, (LINES, 2)
     features: Any  # float32, (ROWS, FEATURES)
-    vectors: Any  # float32, (ROWS, width): the first layer
-    active: Any  # int64, (ROWS, width): which of its units are not 0
-    counts: Any  # int64, (ROWS,): how many
-    products: Any  # float32, (ROWS, width): what it gives to the second
-    crossings: Any  # float32, (ROWS, width): what a line tells those that cross it at an empty cell
+    # What is known of the lines as they were on the last boards: the entries of line i are WAYS * i and those after it.
+    roles: Any  # int64, (ENTRIES,): for what part of the network; -1: nothing is known
+    told: Any  # float32, (ENTRIES, FEATURES): for what features
+    vectors: Any  # float32, (ENTRIES, width): the first layer
+    active: Any  # int64, (ENTRIES, width): which of its units are not 0
+    counts: Any  # int64, (ENTRIES,): how many
+    owns: Any  # float32, (ENTRIES, width): what it gives to its own line in the second
+    crossings: Any  # float32, (ENTRIES, width): and to those that cross it at an empty cell
+    entries: Any  # int64, (ROWS,): the entry of each line of the board in question
+    product: Any  # float32, (width,): what a line sees of itself and those that cross it
     pools: Any  # float32, (2, width): the sum of an axis
     bases: Any  # float32, (2, width): what all lines of an axis have in common
 
@@ -477,10 +482,17 @@ def new_space(width: int, features: int = FEATURES) -> Space:
     return Space(
         np.zeros((LINES, 2), np.int64),
         np.zeros((ROWS, features), np.float32),
-        np.zeros((ROWS, width), np.float32),
-        np.zeros((ROWS, width), np.int64),
-        np.zeros(ROWS, np.int64),
-        *(np.zeros((count, width), np.float32) for count in (ROWS, ROWS, 2, 2)),
+        np.full(ENTRIES, -1, np.int64),
+        np.zeros((ENTRIES, features), np.float32),
+        np.zeros((ENTRIES, width), np.float32),
+        np.zeros((ENTRIES, width), np.int64),
+        np.zeros(ENTRIES, np.int64),
+        np.zeros((ENTRIES, width), np.float32),
+        np.zeros((ENTRIES, width), np.float32),
+        WAYS * np.arange(ROWS),
+        np.zeros(width, np.float32),
+        np.zeros((2, width), np.float32),
+        np.zeros((2, width), np.float32),
     )
 
 
@@ -491,6 +503,9 @@ def room_for(net: Net) -> Space:
 
 # Rows of the arrays of features and vectors: the lines as in BOARD, then an empty row and an empty column.
 BLANK, ROWS = LINES, LINES + 2
+# Of each line the last few forms are kept: most lines of a board are as they were when the card was tried elsewhere.
+WAYS = 4
+ENTRIES = WAYS * ROWS
 
 
 @helper
@@ -520,14 +535,54 @@ def set_base(net, role, own, other, base):  # type: ignore[no-untyped-def]
 
 
 @rule
-def tell(space, row, weights, out):  # type: ignore[no-untyped-def]
-    """Write what a line's vector is to the second layer."""
-    set_product(space.vectors[row], space.active[row], space.counts[row], weights, out)
+def forget(space):  # type: ignore[no-untyped-def]
+    """Forget what was known of lines: those of other boards are no use, and other networks say something else."""
+    for entry in range(ENTRIES):
+        space.roles[entry] = -1
 
 
 @rule
-def add_crossings(board, line, crossings, out):  # type: ignore[no-untyped-def]
-    """Add to `out` what the lines tell that cross a line (or an empty one, see `describe_line`) at its empty cells."""
+def tell(space, entry, weights, out):  # type: ignore[no-untyped-def]
+    """Write what a line's vector is to the second layer."""
+    set_product(space.vectors[entry], space.active[entry], space.counts[entry], weights, out)
+
+
+@rule
+def recall(net, space, line, role, other):  # type: ignore[no-untyped-def]
+    """Find what the network says of a line (or of an empty one) that was described: look it up, or else ask."""
+    features = space.features[line]
+    first = WAYS * line
+    latest = space.entries[line] - first
+    for k in range(WAYS):
+        entry = first + (latest + k) % WAYS
+        if space.roles[entry] == role:
+            told = space.told[entry]
+            different = 0
+            for i in range(features.shape[0]):
+                different += features[i] != told[i]
+            if different == 0:
+                space.entries[line] = entry
+                return
+    entry = first + (latest + 1) % WAYS
+    space.entries[line] = entry
+    space.roles[entry] = role
+    for i in range(features.shape[0]):
+        space.told[entry, i] = features[i]
+    space.counts[entry] = embed(features, net.w1[role], net.b1[role], space.vectors[entry], space.active[entry])
+    tell(space, entry, net.w2[role, 0], space.owns[entry])
+    if net.w2.shape[1] > 3:
+        tell(space, entry, net.w2[other, 3], space.crossings[entry])
+
+
+@rule
+def see_itself(board, line, space, crossed):  # type: ignore[no-untyped-def]
+    """Write what a line (or an empty one, see `describe_line`) sees of itself and of those that cross its empty cells."""
+    out = space.product
+    own = space.owns[space.entries[line]]
+    for j in range(out.shape[0]):
+        out[j] = own[j]
+    if not crossed:
+        return
     axis = line // CANVAS if line < LINES else line - LINES
     blanks = SIDE
     for cross in range(CANVAS * (1 - axis), CANVAS * (1 - axis) + board.side):
@@ -542,11 +597,13 @@ def add_crossings(board, line, crossings, out):  # type: ignore[no-untyped-def]
             column = cross - CANVAS if axis == 0 else line - CANVAS
             if (board.filled[row] >> column) & 1:
                 continue
+        crossing = space.crossings[space.entries[cross]]
         for j in range(out.shape[0]):
-            out[j] += crossings[cross, j]
+            out[j] += crossing[j]
     if blanks > 0:
+        crossing = space.crossings[space.entries[BLANK + 1 - axis]]
         for j in range(out.shape[0]):
-            out[j] += blanks * crossings[BLANK + 1 - axis, j]
+            out[j] += blanks * crossing[j]
 
 
 @rule
@@ -560,7 +617,10 @@ def stage_of(net, placed):  # type: ignore[no-untyped-def]
 
 @helper
 def embed_board(board, net, space, placed):  # type: ignore[no-untyped-def]
-    """Fill `space` with what the network makes of a board on which `placed` cards will lie; return its worth."""
+    """Fill `space` with what the network makes of a board on which `placed` cards will lie; return its worth.
+
+    What `space` holds of other boards is used: `forget` it before another network is asked.
+    """
     describe_board(board, placed, space.wants, space.features)
     return embed_lines(board, net, space, placed)
 
@@ -581,22 +641,15 @@ def embed_lines(board, net, space, placed):  # type: ignore[no-untyped-def]
             if board.cards[line] > 0:
                 blanks -= 1
                 if board.cards[line] < SIDE:
-                    space.counts[line] = embed(
-                        space.features[line], net.w1[role], net.b1[role], space.vectors[line], space.active[line]
-                    )
+                    recall(net, space, line, role, other)
+                    vector = space.vectors[space.entries[line]]
                     for j in range(pool.shape[0]):
-                        pool[j] += space.vectors[line, j]
-                    if crossed:
-                        tell(space, line, net.w2[other, 3], space.crossings[line])
+                        pool[j] += vector[j]
         if blanks > 0:
-            blank = BLANK + axis
-            space.counts[blank] = embed(
-                space.features[blank], net.w1[role], net.b1[role], space.vectors[blank], space.active[blank]
-            )
+            recall(net, space, BLANK + axis, role, other)
+            vector = space.vectors[space.entries[BLANK + axis]]
             for j in range(pool.shape[0]):
-                pool[j] += blanks * space.vectors[blank, j]
-            if crossed:
-                tell(space, blank, net.w2[other, 3], space.crossings[blank])
+                pool[j] += blanks * vector[j]
     total = board.score
     for axis in range(2):
         role = stage + (axis ^ board.flip)
@@ -607,16 +660,11 @@ def embed_lines(board, net, space, placed):  # type: ignore[no-untyped-def]
             if board.cards[line] > 0:
                 blanks -= 1
                 if board.cards[line] < SIDE:
-                    tell(space, line, net.w2[role, 0], space.products[line])
-                    if crossed:
-                        add_crossings(board, line, space.crossings, space.products[line])
-                    total += head(base, space.products[line], net.w3[role], net.b3[role])
+                    see_itself(board, line, space, crossed)
+                    total += head(base, space.product, net.w3[role], net.b3[role])
         if blanks > 0:
-            blank = BLANK + axis
-            tell(space, blank, net.w2[role, 0], space.products[blank])
-            if crossed:
-                add_crossings(board, blank, space.crossings, space.products[blank])
-            total += blanks * head(base, space.products[blank], net.w3[role], net.b3[role])
+            see_itself(board, BLANK + axis, space, crossed)
+            total += blanks * head(base, space.product, net.w3[role], net.b3[role])
     return total
 
 
@@ -642,6 +690,7 @@ def rate_cells(boards, net, space, card, points, worths):  # type: ignore[no-unt
     Of cells that are alike (empty rows of the fixed square are, and empty columns) only the first is rated.
     """
     board = boards[0]
+    forget(space)
     best = -np.inf
     chosen = -1
     fixed = board.side == SIDE
@@ -840,6 +889,7 @@ def turn_board(board, net, space, points):  # type: ignore[no-untyped-def]
     for i in range(points.shape[0]):
         largest = max(largest, abs(points[i]))
     describe_board(board, board.placed, space.wants, space.features)
+    forget(space)
     board.flip = 1
     turned = embed_lines(board, net, space, board.placed)
     board.flip = 0

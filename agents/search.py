@@ -28,6 +28,7 @@ from patience_env.agents.board_values import (
     Net,
     Space,
     ValuePolicy,
+    forget,
     net_for,
     play_first,
     room_for,
@@ -172,6 +173,7 @@ def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore
                 worths[cell] = board.gain[row] + board.gain[CANVAS + column]
     kept = board.flip
     board.flip = flip
+    forget(space)
     chosen = -1
     best = -np.inf
     least = -np.inf
