@@ -75,7 +75,8 @@ def test_the_search_s_games_are_counted_and_kept(tmp_path: Path, monkeypatch: py
     points = np.array([0, *TABLES["english"]])
     assert np.array_equal(hands.sum(1) @ points, scores)
     kept = sorted(path.name for path in tmp_path.iterdir())
-    assert kept == ["search-fixed-english-4-0-2.npz", "search-fixed-english-4-2-3.npz"]
+    player = figures.as_name(figures.played_by("fixed", "english", "search:simulations=4,depth=1,beyond=0.9"))
+    assert kept == [f"fixed-english-{player}-{deals}.npz" for deals in ("0-2", "2-3")]
     (tmp_path / kept[1]).unlink()
     again, same = figures.play_searching("fixed", "english", 3, 4, tmp_path, lambda *_: None)
     assert np.array_equal(again, scores)
@@ -119,6 +120,12 @@ def test_figures_are_made_and_go_on_after_a_kill(
     assert [part["deals"] for part in found["growth fixed english"]] == [8, 8, 8]
     assert set(found["settled fixed"]["points"]) == set(SCORED)
     assert len(found["settled fixed"]["course"]) == 2
+    known = figures.played_by
+    made.clear()
+    other = lambda *who: known(*who) + " trained anew" * (who[:2] == ("touching", "english"))  # noqa: E731
+    monkeypatch.setattr(figures, "played_by", other)
+    assert figures.poker_figures(tmp_path, 200, 8, 0, told, searched=60, simulations=3)["players"] != found["players"]
+    assert set(made) == {"touching english", "search touching english"}
     text = (tmp_path / "poker.md").read_text()
     assert f"{found['play touching english']['score']['mean']:.2f}" in text
     pictures = {path.name for path in tmp_path.glob("*.png")}

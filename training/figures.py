@@ -2,7 +2,8 @@
 
 Everything is played by the value networks that come with the package, and the first of the deals by the search too, on
 deals that no training plays and no comparison uses (from `FIRST_DEAL` on, below 2**32). Each part is written when it is
-done, and a command that was killed goes on from there (the search after its last `SEARCHED` deals).
+done, and a command that was killed goes on from there (the search after its last `SEARCHED` deals). What other
+networks played than those of now is played again.
 
 The *settled table* answers what points "in proportion to difficulty" would be: points are made inversely proportional
 to how often a hand comes, a player is trained for these points, the hands of his tableaus are counted, and so on until
@@ -29,6 +30,7 @@ from patience_env import __version__
 from patience_env.agents.board_values import ValuePolicy, room_for, tally_values
 from patience_env.agents.line_table import new_boards, play_tally, points_of
 from patience_env.agents.policy import Policy, make_policy, parse_policy, see
+from patience_env.agents.search import SearchPolicy
 from patience_env.deals import deck, named_deals
 from patience_env.game import get_game
 from patience_env.games.patience_poker import CANVAS, GAME, lines
@@ -47,10 +49,10 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 # The search: deals played between two files, simulated games for a move, and the budgets whose growth is shown.
 SEARCHED, SIMULATIONS = 250, 20
-BUDGETS = {"american": (50, 200, 400, 900), "english": (50, 200, 1200)}
+BUDGETS = {"american": (50, 200, 400, 900), "english": (50, 200, 400, 1200)}
 # Cards ahead and how much of the worth is left to those that come after each, as they proved best on deals of training:
 # with the American points chance spoils more with each card. A budget of many simulated games looks further.
-DEPTHS = {"american": 1, "american-alternate": 1, "english": 3}
+DEPTH = 1
 MANY, MANY_DEPTH = 500, 4
 BEYOND = {"american": 0.7, "american-alternate": 0.7, "english": 0.9}
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
@@ -63,7 +65,10 @@ def mean_of(values: NDArray[Any]) -> dict[str, float]:
 
 
 class Store:
-    """Parts of the figures in one JSON file, written whole after each."""
+    """Parts of the figures in one JSON file, written whole after each.
+
+    Beside a part stands who played it (`played_by`): what another network played is made anew.
+    """
 
     def __init__(self, folder: Path, head: dict[str, Any]) -> None:
         self.path = folder / "parts.json"
@@ -81,10 +86,12 @@ class Store:
                 )
             self.parts = known
 
-    def get(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a part, made and saved if it is not there yet."""
-        if name not in self.parts:
+    def get(self, name: str, make: Callable[[], Any], *players: str) -> Any:
+        """Return a part, made and saved if it is not there yet, or was played by others."""
+        known = self.parts.setdefault("players", {})
+        if name not in self.parts or known.get(name, []) != list(players):
             self.parts[name] = make()
+            known[name] = list(players)
             replace_file(self.path, (json.dumps(self.parts, indent=1, allow_nan=False) + "\n").encode())
         return self.parts[name]
 
@@ -110,8 +117,15 @@ def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDAr
 
 def searcher(scoring: str, simulations: int) -> str:
     """Return the search for a table and a budget, written as text."""
-    depth = DEPTHS[scoring] if simulations < MANY else MANY_DEPTH
+    depth = DEPTH if simulations < MANY else MANY_DEPTH
     return f"search:simulations={simulations},depth={depth},beyond={BEYOND[scoring]}"
+
+
+def played_by(placement: str, scoring: str, search: str = "") -> str:
+    """Return who plays: a network, by how the digest of its weights begins, and perhaps a search with it."""
+    facts = ValuePolicy().model(GAME.check_options({"placement": placement, "scoring": scoring}))[2]
+    network = f"value {ValuePolicy.version} {facts['sha256'][:8]}"
+    return f"{search} {SearchPolicy.version} {network}" if search else network
 
 
 def play_searching(
@@ -119,12 +133,14 @@ def play_searching(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the same of the search; what is played is kept in `folder`, and not played again."""
     options = GAME.check_options({"placement": placement, "scoring": scoring})
-    name, given = parse_policy(searcher(scoring, simulations))
+    player = searcher(scoring, simulations)
+    name, given = parse_policy(player)
     policy = make_policy(name, GAME.id, **given)
+    label = as_name(played_by(placement, scoring, player))
     parts = []
     for first in range(0, deals, SEARCHED):
         last = min(first + SEARCHED, deals)
-        file = folder / f"search-{placement}-{scoring}-{simulations}-{first}-{last}.npz"
+        file = folder / f"{placement}-{scoring}-{label}-{first}-{last}.npz"
         if not file.is_file():
             played = _search_deals(policy, options, np.arange(FIRST_DEAL + first, FIRST_DEAL + last, dtype=np.uint64))
             room = io.BytesIO()
@@ -134,6 +150,11 @@ def play_searching(
             parts.append((known["scores"], known["hands"]))
         show(f"search {placement} {scoring}", last / deals)
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def as_name(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub("[^a-z0-9.]", "-", text)
 
 
 def _search_deals(
@@ -260,7 +281,8 @@ def search_growth(placement: str, scoring: str, first: int, folder: Path, show: 
 
 def _play_test(policy: str, placement: str, scoring: str, count: int, folder: Path) -> tuple[NDArray[Any], float]:
     """Return a policy's scores on the first test deals, and its CPU seconds a move."""
-    file = folder / f"test-{placement}-{scoring}-{re.sub('[:=,]', '-', policy)}-{count}.npz"
+    player = played_by(placement, scoring, "" if policy == "value" else policy)
+    file = folder / f"test-{placement}-{scoring}-{as_name(player)}-{count}.npz"
     if not file.is_file():
         options = {"placement": placement, "scoring": scoring}
         result = evaluate(policy, GAME.id, named_deals("test")[:count], options=options)
@@ -485,22 +507,29 @@ def poker_figures(
     for scoring in TABLES:
         for placement in PLACEMENTS:
             file = scores / f"{placement}-{scoring}.npy"
-            store.get(f"play {placement} {scoring}", partial(_play, placement, scoring, deals, file, show))
+            player = played_by(placement, scoring)
+            store.get(f"play {placement} {scoring}", partial(_play, placement, scoring, deals, file, show), player)
             costs.setdefault(scoring, {})[placement] = np.load(file)
-        store.get(f"touching costs {scoring}", partial(_cost, costs[scoring]))
+        players = [played_by(placement, scoring) for placement in PLACEMENTS]
+        store.get(f"touching costs {scoring}", partial(_cost, costs[scoring]), *players)
     for scoring in TABLES if searched else ():
         found = {}
         for placement in PLACEMENTS:
             file = scores / f"search-{placement}-{scoring}-{simulations}-{searched}.npy"
             make = partial(_search, placement, scoring, searched, simulations, costs[scoring][placement], file, show)
-            store.get(f"searched {placement} {scoring} {simulations} {searched}", make)
+            player = played_by(placement, scoring, searcher(scoring, simulations))
+            store.get(f"searched {placement} {scoring} {simulations} {searched}", make, player)
             found[placement] = np.load(file)
-        store.get(f"search {simulations} {searched}, touching costs {scoring}", partial(_cost, found))
+        players = [played_by(placement, scoring, searcher(scoring, simulations)) for placement in PLACEMENTS]
+        store.get(f"search {simulations} {searched}, touching costs {scoring}", partial(_cost, found), *players)
     for placement in PLACEMENTS:
         store.get(f"settled {placement}", partial(settle, placement, seed, show))
     if search_deals:
         for scoring in ("american", "english"):
-            store.get(f"growth fixed {scoring}", partial(search_growth, "fixed", scoring, search_deals, scores, show))
+            players = [searcher(scoring, simulations) for simulations in BUDGETS[scoring]]
+            players = [played_by("fixed", scoring, player) for player in ("", *players)]
+            make = partial(search_growth, "fixed", scoring, search_deals, scores, show)
+            store.get(f"growth fixed {scoring}", make, *players)
     replace_file(folder / "poker.md", markdown(store.parts).encode())
     replace_file(folder / "poker.json", (json.dumps(store.parts, indent=1) + "\n").encode())
     draw(store.parts, folder)
@@ -523,7 +552,7 @@ def command(
 ) -> None:
     """Play many deals of Patience Poker by the value networks and write figures: hands, scores, the settled table.
 
-    A command that was killed goes on where it was.
+    A command that was killed goes on where it was; what another network played is played again.
 
     Example: patience figures poker --out docs/figures
     """
