@@ -576,7 +576,7 @@ def recall(net, space, line, role, other):  # type: ignore[no-untyped-def]
 
 @rule
 def see_itself(board, line, space, crossed):  # type: ignore[no-untyped-def]
-    """Write what a line (or an empty one, see `describe_line`) sees of itself and of the lines across its empty cells."""
+    """Write what a line (or an empty one, see `describe_line`) sees of itself and of lines across its empty cells."""
     out = space.product
     own = space.owns[space.entries[line]]
     for j in range(out.shape[0]):
