@@ -8,7 +8,8 @@ the points that the line is expected to make. A tableau is worth the points of i
 others.
 
 On the canvas of the touching rule a tableau is seen as the five rows and five columns that it will have in the end:
-those that hold a card, and for the rest empty ones.
+those that hold a card, and for the rest empty ones. Where on the canvas they lie the network is not told; that many
+cells stay open to the cards to come is worth a little by itself (`freedom`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from patience_env.agents.line_table import (
     check_fit,
     clear,
     copy_board,
+    count_open,
     hand_of,
     lay,
     legal_columns,
@@ -80,6 +82,8 @@ RANK_PARTS = {
 ALL_FEATURES = FEATURES + sum(RANK_PARTS.values())
 # A network may have weights of its own for each number of cards on the board but 0 and 25.
 STAGES = CARDS - 1
+# The worth of an open cell more under the touching rule, as a share of the largest points (see `freedom`).
+FREEDOM = 0.0002
 # What a network for any table knows of the table: what kind it is, and its nine points.
 MOODS = 32 + 9
 
@@ -503,7 +507,7 @@ def room_for(net: Net) -> Space:
 
 # Rows of the arrays of features and vectors: the lines as in BOARD, then an empty row and an empty column.
 BLANK, ROWS = LINES, LINES + 2
-# Of each line the last few forms are kept: most lines of a board are as they were when the card was tried elsewhere.
+# Of each line the last few forms are kept: two in five are as they were when the card was tried elsewhere.
 WAYS = 4
 ENTRIES = WAYS * ROWS
 
@@ -671,6 +675,18 @@ def embed_lines(board, net, space, placed):  # type: ignore[no-untyped-def]
 # -- play --------------------------------------------------------------------------------------------------------
 
 
+@rule
+def freedom(board, cells, points):  # type: ignore[no-untyped-def]
+    """Return what it is worth under the touching rule that so many cells are open, beyond one for each card to come.
+
+    The network is told of lines and not where on the canvas they lie, so that it thinks many cells alike.
+    """
+    largest = 0.0
+    for i in range(points.shape[0]):
+        largest = max(largest, abs(points[i]))
+    return FREEDOM * largest * (cells - (CARDS - board.placed))
+
+
 @helper
 def try_cell(boards, net, space, cell, card, points):  # type: ignore[no-untyped-def]
     """Return the worth of the first of two boards with a card (0 to 51) on a cell; the second is worked on.
@@ -678,15 +694,17 @@ def try_cell(boards, net, space, cell, card, points):  # type: ignore[no-untyped
     All lines are described anew: a card changes what the lines beside it may hope for, if they want the same cards, and
     what those that cross its row and column see. (To describe these two alone takes half the time and plays worse.)
     """
-    copy_board(boards[1], boards[0])
-    lay(boards[1], cell, card, points)
-    return embed_board(boards[1], net, space, boards[1].placed)
+    board = boards[1]
+    copy_board(board, boards[0])
+    lay(board, cell, card, points)
+    return embed_board(board, net, space, board.placed)
 
 
 @helper
 def rate_cells(boards, net, space, card, points, worths):  # type: ignore[no-untyped-def]
     """Write the worth of the board with a card (0 to 51) on each legal cell, -inf elsewhere; return the best cell.
 
+    Under the touching rule `freedom` counts.
     Of cells that are alike (empty rows of the fixed square are, and empty columns) only the first is rated.
     """
     board = boards[0]
@@ -712,6 +730,8 @@ def rate_cells(boards, net, space, card, points, worths):  # type: ignore[no-unt
                 fresh_column = False
             if legal:
                 worths[cell] = try_cell(boards, net, space, cell, card, points)
+                if not fixed:
+                    worths[cell] += freedom(boards[1], count_open(boards[1]), points)
                 if worths[cell] > best:
                     best = worths[cell]
                     chosen = cell
@@ -1015,7 +1035,7 @@ class ValuePolicy(Policy):
     """
 
     name = "value"
-    version = 2
+    version = 3
     game_id = GAME.id
 
     def __init__(self, path: str | None = None) -> None:

@@ -437,10 +437,42 @@ def weigh(board, card, values, points):  # type: ignore[no-untyped-def]
 
 
 @rule
+def count_open(board):  # type: ignore[no-untyped-def]
+    """Return how many cells are legal."""
+    count = 0
+    for row in range(board.side):
+        columns = legal_columns(board, row)
+        while columns:
+            count += 1
+            columns &= columns - 1
+    return count
+
+
+@helper
+def open_cells(board, row, column):  # type: ignore[no-untyped-def]
+    """Return how many cells are legal once a card lies on a cell, under the touching rule."""
+    span = board.span
+    first_row, last_row, first_column, last_column = span[0], span[1], span[2], span[3]
+    span[0] = min(first_row, row)
+    span[1] = max(last_row, row)
+    span[2] = min(first_column, column)
+    span[3] = max(last_column, column)
+    board.filled[row] |= 1 << column
+    count = count_open(board)
+    board.filled[row] &= ~(1 << column)
+    span[0], span[1], span[2], span[3] = first_row, last_row, first_column, last_column
+    return count
+
+
+@rule
 def best_cell(board):  # type: ignore[no-untyped-def]
-    """Return the legal cell whose row and column gain most (the first of equals), and the gain."""
+    """Return the legal cell whose row and column gain most, and the gain.
+
+    Of equals it is the first, but under the touching rule the one after which most cells are open.
+    """
     best = -np.inf
     chosen = -1
+    most = -1
     for row in range(board.side):
         columns = legal_columns(board, row)
         if columns:
@@ -451,19 +483,21 @@ def best_cell(board):  # type: ignore[no-untyped-def]
                     if gain > best:
                         best = gain
                         chosen = row * board.side + column
+                        most = -1
+                    elif gain == best and board.side > SIDE:
+                        if most < 0:
+                            most = open_cells(board, chosen // CANVAS, chosen % CANVAS)
+                        here = open_cells(board, row, column)
+                        if here > most:
+                            most = here
+                            chosen = row * CANVAS + column
     return chosen, best
 
 
 @helper
 def random_cell(board, stream):  # type: ignore[no-untyped-def]
     """Return a legal cell at random, from the stream of another record (the board's own turns the cards)."""
-    count = 0
-    for row in range(board.side):
-        columns = legal_columns(board, row)
-        while columns:
-            count += 1
-            columns &= columns - 1
-    left = draw_below(stream, count)
+    left = draw_below(stream, count_open(board))
     for row in range(board.side):
         columns = legal_columns(board, row)
         for column in range(board.side):
@@ -739,6 +773,7 @@ class LinePolicy(Policy):
     """
 
     name = "line"
+    version = 2
     game_id = GAME.id
 
     def __init__(self, path: str | None = None) -> None:

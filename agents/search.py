@@ -29,6 +29,7 @@ from patience_env.agents.board_values import (
     Space,
     ValuePolicy,
     forget,
+    freedom,
     net_for,
     play_first,
     room_for,
@@ -44,6 +45,7 @@ from patience_env.agents.line_table import (
     best_cell,
     best_move,
     copy_board,
+    count_open,
     lay,
     legal_columns,
     new_boards,
@@ -157,6 +159,7 @@ def simulate(boards, cells, scores, values, points):  # type: ignore[no-untyped-
 def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore[no-untyped-def]
     """Return the cell of the first of two boards that the network likes best for a card (0 to 51, seen), and its worth.
 
+    Under the touching rule `freedom` helps to choose, and is no part of that worth.
     It is asked about so many cells alone, those that the table likes best and nearly as well; the lines must have been
     weighed for the card. `flip` is what the network takes rows and columns for.
     """
@@ -176,6 +179,7 @@ def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore
     forget(space)
     chosen = -1
     best = -np.inf
+    most = -np.inf
     least = -np.inf
     for _ in range(asked):
         likely = -1
@@ -189,11 +193,25 @@ def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore
         least = max(least, top - MARGIN * largest)
         worths[likely] = -np.inf
         worth = try_cell(boards, net, space, likely, card, points)
-        if worth > best:
+        liked = worth
+        if board.side > SIDE:
+            liked += freedom(boards[1], count_open(boards[1]), points)
+        if liked > most:
+            most = liked
             best = worth
             chosen = likely
     board.flip = kept
     return chosen, best
+
+
+@kernel
+def add_freedom(boards, cells, points, scores):  # type: ignore[no-untyped-def]
+    """Add to scores of cells what it is worth how many are open with the root's card there, under the touching rule."""
+    board = boards[WORK]
+    for k in range(cells.shape[0]):
+        copy_board(board, boards[ROOT])
+        lay(board, cells[k], int(board.deck[board.placed]) - 1, points)
+        scores[k] += freedom(board, count_open(board), points)
 
 
 class Firsts(NamedTuple):
@@ -452,7 +470,7 @@ class SearchPolicy(Policy):
     """
 
     name = "search"
-    version = 4
+    version = 5
     game_id = GAME.id
     share = 10
 
@@ -587,6 +605,8 @@ class SearchPolicy(Policy):
             # All that are left have played the same decks; what was thought of them counts as some more.
             prior = self.prior if ahead is None else self.prior * max(0.0, 1.0 - len(played) / cards)
             scores = (played.sum(0) + prior * gains[cells]) / (len(played) + prior)
+            if ahead is not None and self._boards["side"][ROOT] > SIDE:
+                add_freedom(self._boards, cells, self._model[1], scores)
             order = np.argsort(-scores, kind="stable")[: max(1, len(cells) // 2)]
             order = order[_not_behind(played[:, order], scores[order])]
             cells, played = cells[order], played[:, order]

@@ -111,3 +111,16 @@ def run_python(code: str, *arguments: str, **environment: str | None) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def open_after(state: Any, action: int) -> int:
+    """Return how many cells of the touching rule's canvas are legal after an action, from the rule's own words."""
+    cells = np.array(state["cells"]).reshape(9, 9) > 0
+    cells[divmod(action, 9)] = True
+    taken = np.argwhere(cells)
+    count = 0
+    for cell in np.argwhere(~cells):
+        touches = (np.abs(taken - cell).max(1) == 1).any()
+        both = np.vstack([taken, cell])
+        count += int(touches and (both.max(0) - both.min(0) < 5).all())
+    return count

@@ -25,7 +25,7 @@ from patience_env.games.poker_hands import SCORED, category
 from patience_env.training.cli import main
 from patience_env.training.evaluate import evaluate, paired
 from patience_env.training.line_training import PART, read_scoring, train_lines
-from playing import scaled
+from playing import open_after, scaled
 
 POKER = "PatiencePoker-v0"
 PLACEMENTS = ["fixed", "touching"]
@@ -134,7 +134,7 @@ def test_claims_count_the_incomplete_lines_that_hold_a_rank_or_collect_a_suit() 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_the_policy_takes_the_cell_of_highest_total_worth_by_a_full_recount(placement: str) -> None:
-    """A recount of all lines after every legal move, both ways round, finds no better cell."""
+    """A recount of all lines after every legal move, both ways round, finds no better cell, nor a freer one as good."""
     rng = np.random.default_rng(2)
     values = rng.random(ENTRIES, np.float32) * 50
     for steps in rng.integers(0, 24, scaled(60, 8)).tolist():
@@ -145,6 +145,10 @@ def test_the_policy_takes_the_cell_of_highest_total_worth_by_a_full_recount(plac
         totals = recounted(env, values)
         best = max(totals.values())
         assert totals[int(actions[0])] == pytest.approx(best, abs=1e-3)
+        if placement == "touching":
+            state = env.state_rows()[0]
+            equal = [cell for cell, total in totals.items() if total == pytest.approx(best, abs=1e-6)]
+            assert open_after(state, int(actions[0])) == max(open_after(state, cell) for cell in equal)
 
 
 @jit.kernel

@@ -38,7 +38,7 @@ from patience_env.table import Rows
 from patience_env.training.evaluate import evaluate
 from patience_env.training.line_training import train_lines
 from patience_env.verbs import play
-from playing import scaled
+from playing import open_after, scaled
 
 POKER = "PatiencePoker-v0"
 PLACEMENTS = ["fixed", "touching"]
@@ -283,6 +283,13 @@ def rate(states, boards, flip, table_flip, values, points, net, space, worths, g
     board_values.rate_cells(boards, net, space, card, points, worths)
 
 
+def room_after(state: Any, action: int, largest: float) -> float:
+    """Return what it counts under the touching rule how many cells are open after an action."""
+    if not state["touching"]:
+        return 0.0
+    return board_values.FREEDOM * largest * (open_after(state, action) - (24 - int(state["placed"])))
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize(
     ("depth", "asked", "beyond"), [(1, 0, 1.0), (3, 0, 1.0), (3, 2, 1.0), (3, 2, 0.25), (1, 1, 0.5)]
@@ -317,11 +324,11 @@ def test_looking_ahead_tells_what_the_network_thinks_of_the_boards_that_games_co
                 liked = rated[np.argsort(-gains[rated], kind="stable")]
                 liked = liked[gains[liked] >= gains[liked[0]] - margin]
                 liked = liked[: LOOKED_AT if ahead in (0, depth - 1) else asked]
-                if ahead == depth - 1:
-                    wanted += left * worths[liked].max()
-                elif asked:
+                if asked or ahead == depth - 1:
                     action = int(liked[worths[liked].argmax()])
-                    wanted += left * (1 - beyond) * worths[action]
+                    worth = worths[action] - room_after(rows.states[0], action, np.abs(table[1]).max())
+                    share = 1.0 if ahead == depth - 1 else 1 - beyond
+                    wanted += left * share * worth
                     left *= beyond
                 else:
                     action = int(table_choice(rows.states, new_boards(1), 1, *table))
