@@ -141,14 +141,18 @@ def test_what_is_found_does_not_depend_on_the_processes(starts: dict[str, str], 
         return all(np.array_equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x, y, strict=True))
 
     with workers(1) as run, workers(2) as apart:
-        assert same(run(tasks), apart(tasks))
+        assert same(list(run(tasks)), list(apart(tasks)))
 
 
 def test_a_sweep_that_was_killed_ends_as_one_that_was_not(starts: dict[str, str], tmp_path: Path) -> None:
     plan = plan_of(starts, "touching", seed=3)
     said: list[str] = []
-    sweep(tmp_path / "whole", plan, show=said.append)
+    shares: list[float] = []
+    sweep(tmp_path / "whole", plan, show=said.append, progress=lambda _, share: shares.append(share))
     assert len(said) == STAGES
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert len(set(shares)) == 2 * STAGES  # one block of positions, one round of learning
 
     def kill(text: str) -> None:
         if text.startswith("19 cards"):

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ from patience_env.cards import PACK
 from patience_env.deals import RESERVED_DEALS, draw_below, draw_card
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
 from patience_env.jit import kernel
+from patience_env.training.figures import progress as progress_bar
 from patience_env.training.models import read_pair, write_pair
 from patience_env.training.refining import Fit, Looks, Record, join, likely_cells, rate_hand, widen
 from patience_env.training.value_command import check_folder, measure, measured
@@ -74,6 +76,7 @@ FEW = 8
 GAMES, EPOCHS, WIDTH = 20_000, 16, 48
 # Games that one process looks at in one go; each such block has random numbers of its own.
 BLOCK = 1000
+LOOKING = 0.7  # that share of the time of a stage, or so
 
 
 @kernel
@@ -220,18 +223,22 @@ class Task:
 
 
 def run_task(task: Task) -> Looks:
-    """Run a task (in another process)."""
+    """Run a task, perhaps in another process."""
     return task.run()
 
 
 @contextmanager
-def workers(processes: int) -> Iterator[Callable[[list[Task]], list[Looks]]]:
+def workers(processes: int) -> Iterator[Callable[[list[Task]], Iterator[Looks]]]:
     """Give what runs tasks, in so many processes; what they find does not depend on how many."""
     if processes == 1:
-        yield lambda tasks: [task.run() for task in tasks]
+        yield partial(map, run_task)
         return
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        yield lambda tasks: list(pool.map(run_task, tasks))
+        yield partial(pool.map, run_task)
+
+
+def _tell(tell: Callable[[str, float], None], stage: int, share: float) -> None:
+    tell("learning backwards", (STAGES - stage + share) / STAGES)
 
 
 class SweepTraining:
@@ -256,11 +263,22 @@ class SweepTraining:
         if resume:
             self._restore()
 
-    def run(self, processes: int = 1, show: Callable[[str], None] | None = None) -> None:
-        """Learn all stages that are left; `show` is called with a line of text after each."""
+    def run(
+        self,
+        processes: int = 1,
+        show: Callable[[str], None] | None = None,
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        """Learn all stages that are left.
+
+        Args:
+            processes: that look at positions side by side.
+            show: is called with a line of text after each stage.
+            progress: is called with what is done and which share of it.
+        """
         from torch.utils.tensorboard import SummaryWriter
 
-        say = show or (lambda text: None)
+        say, tell = show or (lambda text: None), progress or (lambda name, share: None)
         torch.set_num_threads(1)
         self.save_checkpoint()
         deals, cells = self._play()
@@ -269,7 +287,7 @@ class SweepTraining:
             with workers(processes) as run:
                 for stage in range(STAGES, 0, -1):
                     if stage not in self.stages:
-                        told = self._learn(stage, deals, cells, run)
+                        told = self._learn(stage, deals, cells, run, partial(_tell, tell, stage))
                         for name, errors in told.items():
                             if name.endswith("after"):
                                 writer.add_scalar(name, errors, STAGES - stage)
@@ -299,9 +317,10 @@ class SweepTraining:
         stage: int,
         deals: NDArray[np.uint64],
         cells: NDArray[np.int64],
-        run: Callable[[list[Task]], list[Looks]],
+        run: Callable[[list[Task]], Iterator[Looks]],
+        tell: Callable[[float], None],
     ) -> dict[str, Any]:
-        """Learn one stage; return its errors."""
+        """Learn one stage; return its errors. `tell` is called with the share that is done."""
         plan = self.plan
         games = plan.games if stage > FEW else max(1, plan.games // 3)
         # `expect` works out a card in hand and three more cells.
@@ -310,11 +329,15 @@ class SweepTraining:
             Task(plan, stage, self.net, following, deals[one], cells[one], (plan.seed, stage, one.start))
             for one in (slice(first, min(first + BLOCK, games)) for first in range(0, games, BLOCK))
         ]
-        looks = join(run(tasks))
+        parts = []
+        for part in run(tasks):
+            parts.append(part)
+            tell(LOOKING * len(parts) / len(tasks))
+        looks = join(parts)
         begun = self.net if len(self.net.w1) > 2 or stage == STAGES else self.stages[stage + 1]
         fit = Fit(weights_for(begun, stage, plan.width, plan.seed), self.points, looks, plan.seed)
         before = fit.measure()
-        fit.run(plan.epochs)
+        fit.run(plan.epochs, lambda epoch, _: tell(LOOKING + (1 - LOOKING) * epoch / plan.epochs))
         after = fit.measure()
         self.stages[stage] = net_of(fit.mean, fit.scale)
         names = ("worth", "differences")
@@ -359,7 +382,11 @@ class SweepTraining:
             "stages": self.curve,
             "history": [
                 *self.facts.get("history", []),
-                {name: self.facts[name] for name in ("training", "curve", "validation") if name in self.facts},
+                {
+                    name: self.facts[name]
+                    for name in ("training", "curve", "stages", "validation")
+                    if name in self.facts
+                },
             ],
         }
         save_net(self.folder, self.whole(), {**made, **facts})
@@ -372,8 +399,9 @@ def sweep(
     resume: bool = False,
     processes: int = 1,
     show: Callable[[str], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Any:
-    """Learn a network of stages, save it in `out`, and return its result on the validation deals.
+    """Learn a network of stages, save it in `out`, and return its result on the validation deals (see `SweepTraining`).
 
     Raises:
         ValueError: something that is not allowed, or `out` holds something. Nothing is changed then.
@@ -384,7 +412,7 @@ def sweep(
     folder = Path(out)
     check_folder(folder, VALUE_MODEL, CHECKPOINT, resume)
     training = SweepTraining(folder, plan, resume)
-    training.run(processes, show)
+    training.run(processes, show, progress)
     training.save()
     result = measure(ValuePolicy(str(folder)), plan.scoring, plan.placement)
     training.save(validation=measured(result))
@@ -410,7 +438,9 @@ def main(arguments: list[str] | None = None) -> int:
     out, resume, processes = (given.pop(name) for name in ("out", "resume", "processes"))
     try:
         plan = Sweep(**given)
-        result = sweep(out, plan, resume=resume, processes=processes, show=lambda text: print(text, flush=True))
+        with progress_bar(False) as bar:
+            say = partial(print, flush=True)
+            result = sweep(out, plan, resume=resume, processes=processes, show=say, progress=bar)
     except (OSError, TypeError, ValueError) as error:
         print(f"sweeping: error: {error}", file=sys.stderr)
         return 2
