@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from patience_env.agents.board_values import VALUE_MODEL, load_net
@@ -23,7 +22,7 @@ from patience_env.training.console import fail
 from patience_env.training.models import MOST_FACTS
 from patience_env.training.train import CURVE, Point
 
-PARTS_OF_COURSE = ("training", "curve", "validation")
+PARTS_OF_COURSE = ("training", "curve", "validation", "stages")
 
 
 def read_curve(run: str | os.PathLike[str]) -> list[Point]:
@@ -87,44 +86,46 @@ def read_course(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def draw_courses(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
-    """Draw the course of some value networks into a picture (.png, .svg or .pdf).
+    """Draw the course of some value networks, a row of two each, into a picture (.png, .svg or .pdf).
 
     Raises:
         ValueError: as `read_course`, or the picture's kind is unknown.
     """
-    courses = {Path(folder).name: read_course(folder) for folder in folders}
+    courses = {Path(folder).resolve().name: read_course(folder) for folder in folders}
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    axes: Any = figure.subplots(1, 2)
-    left, right = axes
-    for name, course in courses.items():
-        places: list[int] = []
+    figure = Figure(figsize=(11, 3.4 * len(courses)), layout="constrained")
+    axes: Any = figure.subplots(len(courses), 2, squeeze=False)
+    for (name, course), (left, right) in zip(courses.items(), axes, strict=True):
         scores: list[float] = []
-        errors: list[float] = []
-        ends: list[int] = []
+        place = 0
+        shown: list[int] = []
         for part in course:
             points = part.get("curve", [])
-            start = len(places)
-            for point in points:
-                places.append(len(places))
-                scores.append(point.get("validation", math.nan))
-                errors.append(point["errors"][1] if "errors" in point else math.nan)
-            if points and "validation" in part:
-                scores[-1] = part["validation"]["mean"]
-            if points and "errors" in points[0]:
-                ends.append(start)
-        shown = np.isfinite(scores)
-        line = left.plot(np.array(places)[shown], np.array(scores)[shown], marker=".", label=name)[0]
-        right.plot(places, errors, marker=".", label=name, color=line.get_color())
+            backwards = part.get("stages", [])
+            measured = {place + i: point["validation"] for i, point in enumerate(points) if "validation" in point}
+            last = place + max(len(points) + len(backwards) - 1, 0)
+            if "validation" in part:
+                measured[last] = part["validation"]["mean"]
+            shown += measured
+            scores += measured.values()
+            errors = [point["errors"][1] for point in points if "errors" in point]
+            errors += [stage["differences after"] for stage in backwards]
+            if errors:
+                label = "each number of cards, 24 first" if backwards else "each round through all games"
+                colour = "tab:orange" if backwards else "tab:blue"
+                right.plot(range(last + 1 - len(errors), last + 1), errors, marker=".", color=colour, label=label)
+            place = last + 1
+            for axis in (left, right):
+                axis.axvline(place - 0.5, color="grey", linewidth=0.6, linestyle=":")
+        left.plot(shown, scores, marker=".", color="tab:green")
+        left.set(title=name, ylabel="mean score, validation deals")
+        right.set(title=name, ylabel="error of differences, points")
+        labels = dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
+        right.legend(labels.values(), labels.keys())
         for axis in (left, right):
-            for end in ends:
-                axis.axvline(end - 0.5, color=line.get_color(), linewidth=0.6, linestyle=":")
-    left.set(xlabel="measures, in order (dotted: a round of refining begins)", ylabel="mean score, validation deals")
-    right.set(xlabel="measures, in order", ylabel="error of differences between cells, points")
-    left.legend()
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
+            axis.set(xlabel="measures, in order (dotted: a training ends)", xlim=(-1, place))
+            axis.grid(alpha=0.3)
     figure.savefig(out, dpi=110)
 
 
@@ -140,6 +141,7 @@ def command(
                 for part in read_course(run):
                     plan, scored = part["training"], part.get("validation", {}).get("mean", math.nan)
                     how = "looking ahead" if "epochs" in plan else "its own games"
+                    how = "backwards" if "stages" in part else how
                     typer.echo(f"{plan['games']:9,} games, {how}: validation deals {scored:.2f}")
             draw_courses(runs, out)
             typer.echo(f"picture: {out}")
