@@ -75,7 +75,7 @@ def test_the_search_s_games_are_counted_and_kept(tmp_path: Path, monkeypatch: py
     points = np.array([0, *TABLES["english"]])
     assert np.array_equal(hands.sum(1) @ points, scores)
     kept = sorted(path.name for path in tmp_path.iterdir())
-    player = figures.as_name(figures.played_by("fixed", "english", "search:simulations=4,depth=1,beyond=0.9"))
+    player = figures.as_name(figures.played_by("fixed", "english", "search:simulations=4,depth=1"))
     assert kept == [f"fixed-english-{player}-{deals}.npz" for deals in ("0-2", "2-3")]
     (tmp_path / kept[1]).unlink()
     again, same = figures.play_searching("fixed", "english", 3, 4, tmp_path, lambda *_: None)
@@ -104,7 +104,7 @@ def test_figures_are_made_and_go_on_after_a_kill(
     assert "play fixed american" in before
     made.clear()
     monkeypatch.setattr(figures, "SEARCHED", 35)
-    monkeypatch.setattr(figures, "BUDGETS", {"american": (8,), "english": (8, 16)})
+    monkeypatch.setattr(figures, "BUDGETS", (8, 16))
     told = lambda name, _: made.append(name)  # noqa: E731
     found = figures.poker_figures(tmp_path, 200, 8, 0, told, searched=60, simulations=3)
     assert "fixed american" not in made

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from patience_env import __version__
 from patience_env.agents.board_values import ValuePolicy, room_for, tally_values
-from patience_env.agents.line_table import new_boards, play_tally, points_of
+from patience_env.agents.line_table import LinePolicy, new_boards, play_tally, points_of
 from patience_env.agents.policy import Policy, make_policy, parse_policy, see
 from patience_env.agents.search import SearchPolicy
 from patience_env.deals import deck, named_deals
@@ -49,12 +49,8 @@ TARGET = 500
 GREAT = {"american": 200, "american-alternate": 100, "english": 70}
 # The search: deals played between two files, simulated games for a move, and the budgets whose growth is shown.
 SEARCHED, SIMULATIONS = 250, 20
-BUDGETS = {"american": (50, 200, 400, 900), "english": (50, 200, 400, 1200)}
-# Cards ahead and how much of the worth is left to those that come after each, as they proved best on deals of training:
-# with the American points chance spoils more with each card. A budget of many simulated games looks further.
-DEPTH = 1
-MANY, MANY_DEPTH = 500, 4
-BEYOND = {"american": 0.7, "american-alternate": 0.7, "english": 0.9}
+# One card ahead; further ahead chance spoils as much as there is to find.
+BUDGETS, DEPTH = (50, 200, 400), 1
 SETTLING_GAMES, SETTLING_DEALS, SETTLING_ROUNDS, SETTLED = 100_000, 20_000, 14, 0.03
 PAIR = 1  # points of a pair in the settled table
 
@@ -88,10 +84,11 @@ class Store:
 
     def get(self, name: str, make: Callable[[], Any], *players: str) -> Any:
         """Return a part, made and saved if it is not there yet, or was played by others."""
-        known = self.parts.setdefault("players", {})
+        known = self.parts.get("players", {})
         if name not in self.parts or known.get(name, []) != list(players):
             self.parts[name] = make()
-            known[name] = list(players)
+            if players:
+                self.parts["players"] = {**known, name: list(players)}
             replace_file(self.path, (json.dumps(self.parts, indent=1, allow_nan=False) + "\n").encode())
         return self.parts[name]
 
@@ -115,10 +112,9 @@ def play_all(placement: str, scoring: str, deals: int, show: Show) -> tuple[NDAr
     return scores, hands
 
 
-def searcher(scoring: str, simulations: int) -> str:
-    """Return the search for a table and a budget, written as text."""
-    depth = DEPTH if simulations < MANY else MANY_DEPTH
-    return f"search:simulations={simulations},depth={depth},beyond={BEYOND[scoring]}"
+def searcher(simulations: int) -> str:
+    """Return the search with a budget, written as text."""
+    return f"search:simulations={simulations},depth={DEPTH}"
 
 
 def played_by(placement: str, scoring: str, search: str = "") -> str:
@@ -133,7 +129,7 @@ def play_searching(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the same of the search; what is played is kept in `folder`, and not played again."""
     options = GAME.check_options({"placement": placement, "scoring": scoring})
-    player = searcher(scoring, simulations)
+    player = searcher(simulations)
     name, given = parse_policy(player)
     policy = make_policy(name, GAME.id, **given)
     label = as_name(played_by(placement, scoring, player))
@@ -262,8 +258,8 @@ def search_growth(placement: str, scoring: str, first: int, folder: Path, show: 
     found = [
         {"simulations": 0, "deals": first, **mean_of(base), "gain": 0.0, "gain_stderr": 0.0, "seconds": seconds},
     ]
-    for number, simulations in enumerate(BUDGETS[scoring]):
-        scores, seconds = _play_test(searcher(scoring, simulations), placement, scoring, first, folder)
+    for number, simulations in enumerate(BUDGETS):
+        scores, seconds = _play_test(searcher(simulations), placement, scoring, first, folder)
         gain = mean_of(scores - base)
         found.append(
             {
@@ -275,7 +271,7 @@ def search_growth(placement: str, scoring: str, first: int, folder: Path, show: 
                 "seconds": seconds,
             }
         )
-        show(f"growth {placement} {scoring}", (number + 1) / len(BUDGETS[scoring]))
+        show(f"growth {placement} {scoring}", (number + 1) / len(BUDGETS))
     return found
 
 
@@ -350,10 +346,8 @@ def markdown(figures: dict[str, Any]) -> str:
             out += [f"({rounds} rounds; the last changed no entry by more than {change:.1f}%.)"]
         if name.startswith("growth "):
             out += ["", f"## Thinking time: {name.removeprefix('growth ')}", ""]
-            scoring = name.rpartition(" ")[2]
-            budgets = dict.fromkeys((one[1]["simulations"], one[-1]["simulations"]))
-            looks = " and ".join(f"`{searcher(scoring, simulations)}`" for simulations in budgets)
-            out += [f"The first test deals, {looks}. Gains are over the network alone on the same deals.", ""]
+            look = f"`{searcher(one[-1]['simulations'])}` and less"
+            out += [f"The first test deals, {look}. Gains are over the network alone on the same deals.", ""]
             out += ["| simulations a move | deals | mean | gain over the network | seconds a move |"]
             out += ["|---|---|---|---|---|"]
             out += [
@@ -517,19 +511,19 @@ def poker_figures(
         for placement in PLACEMENTS:
             file = scores / f"search-{placement}-{scoring}-{simulations}-{searched}.npy"
             make = partial(_search, placement, scoring, searched, simulations, costs[scoring][placement], file, show)
-            player = played_by(placement, scoring, searcher(scoring, simulations))
+            player = played_by(placement, scoring, searcher(simulations))
             store.get(f"searched {placement} {scoring} {simulations} {searched}", make, player)
             found[placement] = np.load(file)
-        players = [played_by(placement, scoring, searcher(scoring, simulations)) for placement in PLACEMENTS]
+        players = [played_by(placement, scoring, searcher(simulations)) for placement in PLACEMENTS]
         store.get(f"search {simulations} {searched}, touching costs {scoring}", partial(_cost, found), *players)
     for placement in PLACEMENTS:
-        store.get(f"settled {placement}", partial(settle, placement, seed, show))
+        store.get(f"settled {placement}", partial(settle, placement, seed, show), f"line {LinePolicy.version}")
     if search_deals:
         for scoring in ("american", "english"):
-            players = [searcher(scoring, simulations) for simulations in BUDGETS[scoring]]
+            players = [searcher(simulations) for simulations in BUDGETS]
             players = [played_by("fixed", scoring, player) for player in ("", *players)]
-            make = partial(search_growth, "fixed", scoring, search_deals, scores, show)
-            store.get(f"growth fixed {scoring}", make, *players)
+            grow = partial(search_growth, "fixed", scoring, search_deals, scores, show)
+            store.get(f"growth fixed {scoring}", grow, *players)
     replace_file(folder / "poker.md", markdown(store.parts).encode())
     replace_file(folder / "poker.json", (json.dumps(store.parts, indent=1) + "\n").encode())
     draw(store.parts, folder)
