@@ -39,7 +39,7 @@ POINTS = points_of("american-alternate")
 
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the folders of networks by placement: that for the touching rule, English, plays both."""
+    """Return the folders of networks by placement: that for the touching rule, alternate table, plays both."""
     shipped = shipped_folder("value", {"scoring": "american-alternate", "placement": "touching"})
     net, _, facts = load_net(shipped)
     fixed = tmp_path_factory.mktemp("fixed") / "model"
