@@ -676,15 +676,21 @@ def embed_lines(board, net, space, placed):  # type: ignore[no-untyped-def]
 
 
 @rule
-def freedom(board, cells, points):  # type: ignore[no-untyped-def]
-    """Return what it is worth under the touching rule that so many cells are open, beyond one for each card to come.
-
-    The network is told of lines and not where on the canvas they lie, so that it thinks many cells alike.
-    """
+def largest_of(points):  # type: ignore[no-untyped-def]
+    """Return the largest size of the points of the hands."""
     largest = 0.0
     for i in range(points.shape[0]):
         largest = max(largest, abs(points[i]))
-    return FREEDOM * largest * (cells - (CARDS - board.placed))
+    return largest
+
+
+@rule
+def freedom(board, points):  # type: ignore[no-untyped-def]
+    """Return what it is worth under the touching rule that more cells are open than there are cards to come.
+
+    The network is told of lines and not where on the canvas they lie, so that it thinks many cells alike.
+    """
+    return FREEDOM * largest_of(points) * (count_open(board) - (CARDS - board.placed))
 
 
 @helper
@@ -731,7 +737,7 @@ def rate_cells(boards, net, space, card, points, worths):  # type: ignore[no-unt
             if legal:
                 worths[cell] = try_cell(boards, net, space, cell, card, points)
                 if not fixed:
-                    worths[cell] += freedom(boards[1], count_open(boards[1]), points)
+                    worths[cell] += freedom(boards[1], points)
                 if worths[cell] > best:
                     best = worths[cell]
                     chosen = cell
@@ -905,15 +911,12 @@ def turn_board(board, net, space, points):  # type: ignore[no-untyped-def]
     The network learned with the parts that rows and columns have by themselves. Turning a board for a small gain is a
     mistake of judgement more often than not (it cost a point a game); for a board that another player began it pays.
     """
-    largest = 0.0
-    for i in range(points.shape[0]):
-        largest = max(largest, abs(points[i]))
     describe_board(board, board.placed, space.wants, space.features)
     forget(space)
     board.flip = 1
     turned = embed_lines(board, net, space, board.placed)
     board.flip = 0
-    if turned > embed_lines(board, net, space, board.placed) + TURN_GAIN * largest:
+    if turned > embed_lines(board, net, space, board.placed) + TURN_GAIN * largest_of(points):
         board.flip = 1
 
 

@@ -30,6 +30,7 @@ from patience_env.agents.board_values import (
     ValuePolicy,
     forget,
     freedom,
+    largest_of,
     net_for,
     play_first,
     room_for,
@@ -45,7 +46,6 @@ from patience_env.agents.line_table import (
     best_cell,
     best_move,
     copy_board,
-    count_open,
     lay,
     legal_columns,
     new_boards,
@@ -164,9 +164,7 @@ def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore
     weighed for the card. `flip` is what the network takes rows and columns for.
     """
     board = boards[0]
-    largest = 0.0
-    for i in range(points.shape[0]):
-        largest = max(largest, abs(points[i]))
+    largest = largest_of(points)
     for row in range(board.side):
         columns = legal_columns(board, row)
         for column in range(board.side):
@@ -195,7 +193,7 @@ def pick(boards, flip, card, asked, points, net, space, worths):  # type: ignore
         worth = try_cell(boards, net, space, likely, card, points)
         liked = worth
         if board.side > SIDE:
-            liked += freedom(boards[1], count_open(boards[1]), points)
+            liked += freedom(boards[1], points)
         if liked > most:
             most = liked
             best = worth
@@ -211,7 +209,7 @@ def add_freedom(boards, cells, points, scores):  # type: ignore[no-untyped-def]
     for k in range(cells.shape[0]):
         copy_board(board, boards[ROOT])
         lay(board, cells[k], int(board.deck[board.placed]) - 1, points)
-        scores[k] += freedom(board, count_open(board), points)
+        scores[k] += freedom(board, points)
 
 
 class Firsts(NamedTuple):

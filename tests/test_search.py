@@ -28,6 +28,7 @@ from patience_env.agents.search import (
     expect,
     look_ahead,
     new_firsts,
+    pick,
     simulate,
 )
 from patience_env.deals import named_deals
@@ -335,6 +336,38 @@ def test_looking_ahead_tells_what_the_network_thinks_of_the_boards_that_games_co
             assert score == pytest.approx(wanted, abs=1e-3)
     assert len(set(came[:-1])) == len(came) - 1
     assert (firsts.cells[cells] >= 0).sum() == (0 if asked == 0 and depth > 1 else 2 * (len(came) - 1))
+
+
+@jit.kernel
+def picked(states, boards, values, points, net, space, worths):  # type: ignore[no-untyped-def]
+    """Return the cell that is picked when the network is asked about all."""
+    line_table.read_board(states[0], boards[0], points)
+    card = int(states[0].deck[states[0].placed]) - 1
+    line_table.weigh(boards[0], card, values, points)
+    return pick(boards, 0, card, worths.shape[0], points, net, space, worths)[0]
+
+
+def test_of_cells_that_are_alike_the_one_that_leaves_most_open_is_taken(
+    models: dict[str, Path], networks: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With table and network blank, under the touching rule: in looking ahead, by the network alone, by the search."""
+    net, _, facts = load_net(networks["touching"])
+    blank = Net(*(np.zeros_like(array) for array in net))
+    save_net(tmp_path / "blank", blank, facts)
+    policy = SearchPolicy(str(models["touching"]), simulations=40, value=str(tmp_path / "blank"), width=81, depth=1)
+    values, points = table_of(policy.line)
+    for seed in range(scaled(10, 2)):
+        env = ending("touching", 5, np.random.default_rng(seed))
+        state = env.state_rows()[0]
+        count = {int(cell): open_after(state, int(cell)) for cell in np.flatnonzero(env.action_masks())}
+        assert len(set(count.values())) > 1
+        way = new_boards(2), np.zeros_like(values), points, blank, new_space(4), np.zeros(81)
+        assert count[int(picked(env.state_rows(), *way))] == max(count.values())
+        assert policy.value is not None
+        assert count[policy.value.choose(env)] == max(count.values())
+        with monkeypatch.context() as patch:  # the search knows by itself
+            patch.setattr(policy.value, "values", lambda turn: np.where(turn.masks == 1, 0.0, -np.inf))
+            assert count[policy.choose(env)] == max(count.values())
 
 
 def test_looking_ahead_to_the_end_tells_the_score(models: dict[str, Path], networks: dict[str, Path]) -> None:
