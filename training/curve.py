@@ -19,10 +19,8 @@ import typer
 
 from patience_env.agents.board_values import VALUE_MODEL, load_net
 from patience_env.training.console import fail
-from patience_env.training.models import MOST_FACTS
+from patience_env.training.models import MOST_FACTS, course_of
 from patience_env.training.train import CURVE, Point
-
-PARTS_OF_COURSE = ("training", "curve", "validation", "stages")
 
 
 def read_curve(run: str | os.PathLike[str]) -> list[Point]:
@@ -82,7 +80,7 @@ def read_course(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
         ValueError: as `load_net`.
     """
     _, _, facts = load_net(folder)
-    return [*facts.get("history", []), {name: facts[name] for name in PARTS_OF_COURSE if name in facts}]
+    return course_of(facts)
 
 
 def draw_courses(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
@@ -121,8 +119,9 @@ def draw_courses(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLi
         left.plot(shown, scores, marker=".", color="tab:green")
         left.set(title=name, ylabel="mean score, validation deals")
         right.set(title=name, ylabel="error of differences, points")
-        labels = dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
-        right.legend(labels.values(), labels.keys())
+        lines, labels = right.get_legend_handles_labels()
+        once = dict(zip(labels, lines, strict=True))
+        right.legend(once.values(), once.keys())
         for axis in (left, right):
             axis.set(xlabel="measures, in order (dotted: a training ends)", xlim=(-1, place))
             axis.grid(alpha=0.3)

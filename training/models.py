@@ -84,6 +84,12 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
+def course_of(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the trainings that a value network went through, the first one first, from the facts of its file."""
+    parts = ("training", "curve", "stages", "validation")
+    return [*facts.get("history", []), {name: facts[name] for name in parts if name in facts}]
+
+
 def write_pair(path: Path, tensors: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
     """Write tensors and facts as a sealed pair whose JSON is `path`; the pair it replaces is removed afterwards."""
     from safetensors.numpy import save

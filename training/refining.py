@@ -58,6 +58,7 @@ from patience_env.cards import PACK
 from patience_env.deals import RESERVED_DEALS, draw_card, named_deals
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, SIDE
 from patience_env.jit import kernel
+from patience_env.training.models import course_of
 from patience_env.training.value_command import check_folder, measure, measured
 from patience_env.training.value_training import CHECKPOINT, LINES, QUARTERS, ValueNet, net_of
 
@@ -469,10 +470,7 @@ def refine(
         "training": {**plan, "start": folder.name, "started_as": facts.get("training")},
         "curve": curve,
         # What was learned before, for pictures of the whole course.
-        "history": [
-            *facts.get("history", []),
-            {name: facts[name] for name in ("training", "curve", "validation") if name in facts},
-        ],
+        "history": course_of(facts),
     }
     refined = net_of(fit.mean, fit.scale)
     save_net(out, refined, made)

@@ -62,7 +62,7 @@ from patience_env.deals import RESERVED_DEALS, draw_below, draw_card
 from patience_env.games.patience_poker import CANVAS, CARDS, CENTRE, GAME, SIDE
 from patience_env.jit import kernel
 from patience_env.training.figures import progress as progress_bar
-from patience_env.training.models import read_pair, write_pair
+from patience_env.training.models import course_of, read_pair, write_pair
 from patience_env.training.refining import Fit, Looks, Record, join, likely_cells, rate_hand, widen
 from patience_env.training.value_command import check_folder, measure, measured
 from patience_env.training.value_training import CHECKPOINT, net_of
@@ -380,14 +380,7 @@ class SweepTraining:
                 "started_as": self.facts.get("training"),
             },
             "stages": self.curve,
-            "history": [
-                *self.facts.get("history", []),
-                {
-                    name: self.facts[name]
-                    for name in ("training", "curve", "stages", "validation")
-                    if name in self.facts
-                },
-            ],
+            "history": course_of(self.facts),
         }
         save_net(self.folder, self.whole(), {**made, **facts})
 
