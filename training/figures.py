@@ -426,7 +426,8 @@ def draw(figures: dict[str, Any], folder: Path) -> list[Path]:
             place.errorbar(times, [part["gain"] for part in some], errors, marker="o", capsize=3)
             for part, at in zip(some, times, strict=True):
                 place.annotate(f"{part['simulations']:,}", (at, part["gain"]), (4, 4), textcoords="offset points")
-            place.set(xscale="log", xlabel="milliseconds a move", ylabel="points above the network", title=name)
+            place.set(xlabel="milliseconds a move", ylabel="points above the network", title=name)
+            place.set_xlim(0, 1.15 * max(times))
             place.axhline(0, color="black", linewidth=0.8)
         picture.suptitle("What looking ahead gains, by simulated games for a move (95% intervals)")
         made.append(folder / "poker-growth.png")
